@@ -1,0 +1,230 @@
+"""The engine's seams: Engine (what a role drives), Runner (what computes), KVSink (who is told).
+
+An engine is driven by one thread. No method blocks except ``step``, which runs one batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from splitserve.ids import HandoffId, RequestId, WorkerId
+from splitserve.protocol.generate import FinishReason, GenerateRequest, TokenLogprob
+from splitserve.protocol.memory import KVLayout, MemoryRegion
+from splitserve.protocol.sampling import SamplingParams
+from splitserve.protocol.telemetry import KVCounts
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a loaded model is. ``content_hash`` covers configuration and weights."""
+
+    name: str
+    content_hash: str
+    dtype: str
+    vocab_size: int
+    max_model_len: int
+    eos_token_ids: tuple[int, ...]
+    layout: KVLayout
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSpec:
+    """How to choose the token after a row's last one.
+
+    ``position`` is the output position (the draw depends on seed and position only).
+    ``output`` and ``prompt`` are given where a penalty needs them, else empty.
+    ``banned`` ids must not be chosen (end-of-sequence before ``min_tokens``).
+    """
+
+    params: SamplingParams
+    position: int
+    prompt: Sequence[int] = ()
+    output: Sequence[int] = ()
+    banned: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sequence's part of a step: compute ``tokens`` at positions ``start`` and following.
+
+    ``blocks`` is the block table and covers at least ``start + len(tokens)`` positions; all
+    positions before ``start`` hold valid KV. ``sample`` is None while more of the prompt follows.
+    """
+
+    request_id: RequestId
+    tokens: Sequence[int]
+    start: int
+    blocks: Sequence[int]
+    sample: SampleSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The token chosen for the row of ``request_id``."""
+
+    request_id: RequestId
+    token_id: int
+    logprob: TokenLogprob | None
+
+
+class Runner(Protocol):
+    """Executes one step's rows. Knows tensors, knows nothing of queues, roles or sockets."""
+
+    def describe(self) -> ModelInfo: ...
+
+    def regions(self) -> tuple[MemoryRegion, ...]:
+        """The KV pool as memory, laid out as ``describe().layout`` says. Stable until close."""
+        ...
+
+    def launch(self, rows: Sequence[Row], sink: "KVSink | None") -> None:
+        """Starts computing; may return before the device is done. At most one launch is open.
+
+        Stores each row's K/V into its blocks and calls ``sink.on_layer`` once per layer, in order.
+        """
+        ...
+
+    def collect(self) -> list[Sampled]:
+        """Waits for the open launch; one Sampled per row with a ``sample``, in row order."""
+        ...
+
+    def close(self) -> None:
+        """Frees memory. May be called twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PushSpan:
+    """Blocks of one pushing sequence that this step completes or extends.
+
+    ``first`` is the number within the prompt of ``blocks[0]``; ``blocks`` are pool block numbers.
+    """
+
+    request_id: RequestId
+    first: int
+    blocks: tuple[int, ...]
+
+
+class KVSink(Protocol):
+    """Told about new KV while a step runs. The role builds it from the connector."""
+
+    def begin(self, spans: Sequence[PushSpan]) -> None:
+        """Before the forward pass: which blocks of which pushing sequences the step writes."""
+        ...
+
+    def on_layer(self, layer: int) -> None:
+        """The K/V of ``layer`` is stored for all spans of this step (on a GPU: enqueued)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Blocks granted for a push. ``blocks`` are to be written: the prompt's blocks from number
+    ``skip_blocks`` on. ``cached_tokens`` lie before them."""
+
+    epoch: int
+    skip_blocks: int
+    blocks: tuple[int, ...]
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeqOutput:
+    """What one step brought for one sequence: exactly one new token.
+
+    ``index`` is its output position. ``finish_reason`` None means it goes on. A pushing sequence
+    always ends with its first token: ``handed_off`` is then True unless the token ended the answer.
+    """
+
+    request_id: RequestId
+    index: int
+    token_id: int
+    logprob: TokenLogprob | None
+    finish_reason: FinishReason | None
+    stop_reason: int | None
+    cached_tokens: int | None
+    handed_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counters since start and the present queue."""
+
+    running: int
+    waiting: int
+    waiting_tokens: int
+    steps: int
+    preemptions: int
+    prefix_hit_tokens: int
+    prefix_query_tokens: int
+
+
+class Engine(Protocol):
+    """Scheduler and block pool over a Runner.
+
+    ``add``, ``reserve`` raise CallerError when the request can never run here (too long for the
+    model or the pool). ``abort`` and ``release`` accept ids they do not know: the other side may
+    have been faster.
+    """
+
+    def describe(self) -> ModelInfo: ...
+
+    def regions(self) -> tuple[MemoryRegion, ...]: ...
+
+    def add(
+        self, request: GenerateRequest, *, emitted: Sequence[int] = (), push: bool = False
+    ) -> None:
+        """Queues a sequence. ``emitted`` are output tokens computed elsewhere already.
+
+        With ``push`` it ends after its first token and its blocks stay exported until ``release``.
+        """
+        ...
+
+    def reserve(
+        self, handoff: HandoffId, request: GenerateRequest, writer: WorkerId
+    ) -> Reservation | None:
+        """Grants blocks for the prompt and the first step after it; None when there is no room."""
+        ...
+
+    def activate(self, handoff: HandoffId, epoch: int, first_token: int) -> bool:
+        """KV has arrived: the sequence joins the running batch after ``first_token``.
+
+        False when the grant is gone or of another epoch (late or duplicate KVReady): no effect.
+        """
+        ...
+
+    def cancel(self, handoff: HandoffId) -> int | None:
+        """Voids a grant: its blocks are quarantined until ``fence``. Returns its epoch, or None."""
+        ...
+
+    def fence(self, handoff: HandoffId, epoch: int) -> None:
+        """The writer will not write any more: quarantined blocks of that epoch become free."""
+        ...
+
+    def writer_gone(self, writer: WorkerId) -> list[HandoffId]:
+        """The writer's process is dead: its grants end and its quarantine is freed.
+
+        Returns the handoffs that were still granted.
+        """
+        ...
+
+    def abort(self, request_id: RequestId) -> None:
+        """Ends a sequence that was added or activated; its blocks are freed before return."""
+        ...
+
+    def release(self, request_id: RequestId) -> None:
+        """The pushed copy of a finished sequence is complete or given up: unpin its blocks."""
+        ...
+
+    def has_work(self) -> bool:
+        """Whether ``step`` would run a batch."""
+        ...
+
+    def step(self, sink: KVSink | None = None) -> list[SeqOutput]:
+        """Schedules and runs one batch; empty when there is nothing to do."""
+        ...
+
+    def counts(self) -> KVCounts: ...
+
+    def stats(self) -> EngineStats: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,69 @@
+"""Token ids in, token ids out: the border between text work and everything behind it."""
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+import msgspec
+
+from splitserve.ids import RequestId
+from splitserve.protocol.sampling import SamplingParams
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One prompt and how to continue it.
+
+    ``token_ids`` is the whole prompt (at least one id). ``priority``: lower runs first, as in vLLM.
+    ``cache_salt`` separates tenants in the prefix cache.
+    """
+
+    request_id: RequestId
+    token_ids: tuple[int, ...]
+    sampling: SamplingParams
+    priority: int = 0
+    cache_salt: str = ""
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """Log-probabilities (natural log, of the unmodified logits) at one output position.
+
+    ``top`` holds the likeliest ``(token_id, logprob)`` pairs, likeliest first; ``rank`` is the
+    chosen token's place among all, from 1.
+    """
+
+    token_id: int
+    logprob: float
+    rank: int
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class TokenChunk(msgspec.Struct, frozen=True, array_like=True):
+    """New tokens of one request.
+
+    ``index`` is the output position of the first of them, so that a lost or doubled token shows.
+    ``finish_reason`` is set on the last chunk only; ``stop_reason`` then names the stop token id
+    if one other than end-of-sequence ended the answer. ``cached_tokens`` (prompt tokens that did
+    not have to be computed) is set on the first chunk.
+    """
+
+    request_id: RequestId
+    index: int
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+    stop_reason: int | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    cached_tokens: int | None = None
+
+
+class Generator(Protocol):
+    """What the frontend needs of everything behind it. The router implements it."""
+
+    def generate(self, request: GenerateRequest) -> AsyncIterator[TokenChunk]:
+        """Yields chunks in order, the last with a finish_reason.
+
+        Closing the iterator early aborts the request everywhere. Raises CallerError (the engine
+        refused the request), OverloadError (no room) or PeerError (failed and could not be saved);
+        after the first chunk only PeerError.
+        """
+        ...

@@ -1,0 +1,62 @@
+"""Where KV lies, in integers: what a connector may know of an engine's memory."""
+
+import msgspec
+
+
+class KVLayout(msgspec.Struct, frozen=True):
+    """Shape of a paged KV pool: layer by layer ``[block, K/V, kv_head, slot, head_dim]``.
+
+    HND: a range of heads is contiguous within a block, so unequal tensor parallelism is a few
+    copies. Sizes in bytes.
+    """
+
+    dtype: str
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    block_size: int
+    num_blocks: int
+    itemsize: int
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block in one layer."""
+        return 2 * self.num_kv_heads * self.block_size * self.head_dim * self.itemsize
+
+    @property
+    def layer_bytes(self) -> int:
+        return self.block_bytes * self.num_blocks
+
+    @property
+    def pool_bytes(self) -> int:
+        return self.layer_bytes * self.num_layers
+
+    @property
+    def token_bytes(self) -> int:
+        """KV bytes of one token over all layers (brief A2)."""
+        return self.block_bytes // self.block_size * self.num_layers
+
+    def offset(self, layer: int, block: int) -> int:
+        """Byte offset of ``block``'s part of ``layer`` from the pool's start."""
+        return layer * self.layer_bytes + block * self.block_bytes
+
+
+class MemoryRegion(msgspec.Struct, frozen=True):
+    """A stretch of one process's memory that a connector may read and write.
+
+    ``address`` is valid in the owning process only. ``device`` is ``cpu`` or ``cuda:N``.
+    ``shared_fd`` is the file descriptor behind shared host memory, -1 if there is none.
+    """
+
+    address: int
+    nbytes: int
+    device: str = "cpu"
+    shared_fd: int = -1
+
+
+class Copy(msgspec.Struct, frozen=True, array_like=True):
+    """``nbytes`` from ``source`` to ``target``, both byte offsets into the two pools."""
+
+    source: int
+    target: int
+    nbytes: int

@@ -1,0 +1,39 @@
+"""What a worker tells of itself, every 100 ms and on change."""
+
+import msgspec
+
+
+class KVCounts(msgspec.Struct, frozen=True):
+    """Blocks by state (design: KV lifetime). ``total`` is always the sum of the others."""
+
+    free: int
+    cached: int
+    held: int
+    granted: int
+    exported: int
+    quarantined: int
+
+    @property
+    def total(self) -> int:
+        return self.free + self.cached + self.held + self.granted + self.exported + self.quarantined
+
+    @property
+    def idle(self) -> bool:
+        """True when no request holds anything: all blocks free or cached."""
+        return self.free + self.cached == self.total
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """A worker's state. ``linked`` are the prefill workers attached to it (decode side) and
+    ``waiting_tokens`` the prompt tokens not computed yet."""
+
+    kv: KVCounts
+    running: int
+    waiting: int
+    waiting_tokens: int
+    steps: int
+    preemptions: int
+    prefix_hit_tokens: int
+    prefix_query_tokens: int
+    linked: tuple[str, ...] = ()
+    draining: bool = False
