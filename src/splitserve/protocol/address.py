@@ -1,0 +1,27 @@
+"""Addresses of workers: ``unix:/path`` on one host, ``tcp:host:port`` between hosts."""
+
+from dataclasses import dataclass
+
+from splitserve.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    host: str
+    port: int
+
+
+def parse_address(text: str) -> UnixAddress | TcpAddress:
+    """Raises ConfigError naming the accepted forms."""
+    scheme, _, rest = text.partition(":")
+    if scheme == "unix" and rest:
+        return UnixAddress(rest)
+    host, _, port = rest.rpartition(":")
+    if scheme == "tcp" and host and port.isdigit() and int(port) < 65536:
+        return TcpAddress(host.strip("[]"), int(port))
+    raise ConfigError(f"address {text!r} is neither unix:/path nor tcp:host:port")

@@ -1,0 +1,34 @@
+"""What one worker process was asked to be."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Field names are those of ``splitserve worker``'s flags. Times in seconds, sizes in bytes.
+
+    ``cores`` pins the process and sizes its compute pool; empty leaves both to the system.
+    The ``fake_*`` fields are the fake engine's cost model and pool.
+    """
+
+    model: str
+    role: str
+    name: str
+    listen: str
+    engine: str = "native"
+    connector: str = "shm"
+    dtype: str = "auto"
+    device: str = "cpu"
+    max_model_len: int | None = None
+    block_size: int = 16
+    kv_cache_memory_bytes: int = 1 << 30
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    enable_prefix_caching: bool = True
+    cores: tuple[int, ...] = ()
+    load_format: str = "auto"
+    seed: int = 0
+    fake_step_s: float = 0.0
+    fake_prefill_s_per_token: float = 0.0
+    fake_decode_s_per_seq: float = 0.0
+    fake_num_blocks: int = 1024

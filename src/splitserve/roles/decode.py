@@ -1,0 +1,200 @@
+"""Decode: grant room first, take over when the KV is there, give the room back whatever happens.
+
+A granted block may be written by another process at any moment. It is reused only after the
+writer has confirmed the fence or is known to be dead (design: KV lifetime).
+"""
+
+from dataclasses import dataclass, replace
+
+from splitserve.clock import Clock
+from splitserve.engine.api import Engine
+from splitserve.errors import CallerError
+from splitserve.ids import HandoffId, Incarnation, RequestId, WorkerId
+from splitserve.protocol.control import Failed
+from splitserve.protocol.fingerprint import differences
+from splitserve.protocol.handoff import (
+    Attach,
+    Attached,
+    Fence,
+    FenceRequest,
+    Grant,
+    GrantTarget,
+    KVReady,
+    Refuse,
+    Renew,
+    Reserve,
+)
+from splitserve.roles.owners import Owners
+from splitserve.roles.port import ConnId, Port
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this worker is and what must agree with its peers. ``peer`` describes its KV pool."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    connector: str
+    fingerprint: dict[str, str]
+    peer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    conn: ConnId
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Granted:
+    request_id: RequestId
+    conn: ConnId
+    writer: WorkerId
+    epoch: int
+    lease_s: float
+    expires: float
+
+
+class Decode:
+    def __init__(
+        self, engine: Engine, port: Port, owners: Owners, identity: Identity, clock: Clock
+    ) -> None:
+        self._engine = engine
+        self._port = port
+        self._owners = owners
+        self._identity = identity
+        self._clock = clock
+        self._writers: dict[WorkerId, _Writer] = {}
+        self._granted: dict[HandoffId, _Granted] = {}
+        self._handoff_of: dict[RequestId, HandoffId] = {}
+
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """The prefill workers that may write here."""
+        return tuple(self._writers)
+
+    @property
+    def open_grants(self) -> int:
+        return len(self._granted)
+
+    def attach(self, conn: ConnId, message: Attach) -> None:
+        """A prefill worker offers to write. An earlier life of it ends here."""
+        link = f"{message.incarnation}>{self._identity.incarnation}"
+        own = self._identity
+        self._port.send(
+            conn, Attached(own.worker, own.incarnation, link, own.fingerprint, own.peer)
+        )
+        if message.connector != own.connector or differences(own.fingerprint, message.fingerprint):
+            return  # the writer sees the same difference in Attached and reports it
+        earlier = self._writers.get(message.worker)
+        if earlier is not None and earlier.conn != conn:
+            self.link_lost(earlier.conn)
+            self._port.close(earlier.conn)
+        self._writers[message.worker] = _Writer(conn, link)
+
+    def link_lost(self, conn: ConnId) -> None:
+        """The writer's process is gone: what it might have written into is safe to reuse."""
+        worker = next((w for w, writer in self._writers.items() if writer.conn == conn), None)
+        if worker is None:
+            return
+        del self._writers[worker]
+        for handoff in self._engine.writer_gone(worker):
+            self._fail(handoff, "writer_lost", f"prefill worker {worker} is gone")
+
+    def reserve(self, conn: ConnId, message: Reserve) -> None:
+        answer = self._grant(conn, message)
+        self._port.send(conn, answer)
+
+    def _grant(self, conn: ConnId, message: Reserve) -> Grant | Refuse:
+        handoff, request = message.handoff, message.request
+        writer = self._writers.get(message.writer)
+        if writer is None:
+            return Refuse(
+                handoff, "not_linked", f"prefill worker {message.writer} is not linked here", True
+            )
+        if request.request_id in self._owners:
+            return Refuse(handoff, "duplicate", "the request id is in use here", False)
+        try:
+            reservation = self._engine.reserve(handoff, request, message.writer)
+        except CallerError as error:
+            return Refuse(handoff, "too_long", error.message, False)
+        if reservation is None:
+            return Refuse(handoff, "no_blocks", "no room for the prompt's KV now", True)
+        self._granted[handoff] = _Granted(
+            request.request_id,
+            conn,
+            message.writer,
+            reservation.epoch,
+            message.lease_s,
+            self._clock() + message.lease_s,
+        )
+        self._handoff_of[request.request_id] = handoff
+        self._owners.add(request.request_id, conn, "decode")
+        target = GrantTarget(
+            handoff,
+            reservation.epoch,
+            self._identity.worker,
+            writer.link,
+            reservation.skip_blocks,
+            reservation.blocks,
+        )
+        return Grant(target, reservation.cached_tokens)
+
+    def kv_ready(self, conn: ConnId, message: KVReady) -> None:
+        """Late and duplicate ones have no effect: the engine knows the epoch."""
+        granted = self._granted.get(message.handoff)
+        if granted is None or self._writer_conn(granted.writer) != conn:
+            return
+        if self._engine.activate(message.handoff, message.epoch, message.first_token):
+            del self._granted[message.handoff]
+            self._handoff_of.pop(granted.request_id, None)
+
+    def fence(self, message: Fence) -> None:
+        self._engine.fence(message.handoff, message.epoch)
+
+    def renew(self, message: Renew) -> None:
+        now = self._clock()
+        for handoff in message.handoffs:
+            granted = self._granted.get(handoff)
+            if granted is not None:
+                self._granted[handoff] = replace(granted, expires=now + granted.lease_s)
+
+    def abort(self, request_id: RequestId) -> None:
+        handoff = self._handoff_of.get(request_id)
+        if handoff is None:
+            self._engine.abort(request_id)
+        else:
+            self._cancel(handoff)
+        self._owners.drop(request_id)
+
+    def tick(self, now: float) -> None:
+        """Ends grants whose writer has not been heard of for a lease."""
+        for handoff in [h for h, granted in self._granted.items() if granted.expires <= now]:
+            self._cancel_and_fail(handoff)
+
+    def _cancel_and_fail(self, handoff: HandoffId) -> None:
+        granted = self._granted[handoff]
+        self._cancel(handoff)
+        self._report(granted, "lease_expired", f"no KV from {granted.writer} within its lease")
+
+    def _cancel(self, handoff: HandoffId) -> None:
+        granted = self._granted.pop(handoff)
+        self._handoff_of.pop(granted.request_id, None)
+        epoch = self._engine.cancel(handoff)
+        conn = self._writer_conn(granted.writer)
+        if epoch is not None and conn is not None:
+            self._port.send(conn, FenceRequest(handoff, epoch))
+
+    def _fail(self, handoff: HandoffId, code: str, reason: str) -> None:
+        granted = self._granted.pop(handoff, None)
+        if granted is not None:
+            self._handoff_of.pop(granted.request_id, None)
+            self._report(granted, code, reason)
+
+    def _report(self, granted: _Granted, code: str, reason: str) -> None:
+        self._owners.drop(granted.request_id)
+        self._port.send(granted.conn, Failed(granted.request_id, code, reason))
+
+    def _writer_conn(self, worker: WorkerId) -> ConnId | None:
+        writer = self._writers.get(worker)
+        return None if writer is None else writer.conn

@@ -1,0 +1,216 @@
+"""Prefill: compute the prompt, push its KV meanwhile, sample the first token, hand over.
+
+The role is the engine's KVSink: it learns from the forward pass what there is to push.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from splitserve.clock import Clock
+from splitserve.engine.api import Engine, PushSpan, SeqOutput
+from splitserve.errors import CallerError
+from splitserve.ids import HandoffId, RequestId, WorkerId
+from splitserve.protocol.control import Failed
+from splitserve.protocol.handoff import (
+    Fence,
+    FenceRequest,
+    KVReady,
+    Prefill,
+    PrefillDone,
+    Refuse,
+)
+from splitserve.roles.links import Link, Links
+from splitserve.roles.owners import Owners
+from splitserve.roles.port import ConnId, Port
+from splitserve.roles.push import Pusher
+
+MAX_TOMBSTONES: Final = 4096
+"""Voided handoffs remembered so that a Prefill that comes after its FenceRequest never starts."""
+
+
+@dataclass(slots=True)
+class _Handoff:
+    """``first_token``: None until sampled. ``fence_epoch``: set once decode voided the grant."""
+
+    handoff: HandoffId
+    request_id: RequestId
+    worker: WorkerId
+    conn: ConnId
+    epoch: int
+    accepted: float
+    started: float | None = None
+    sampled: float | None = None
+    first_token: int | None = None
+    handed_off: bool = False
+    fence_epoch: int | None = None
+    given_up: bool = False
+
+
+class PrefillRole:
+    def __init__(
+        self,
+        engine: Engine,
+        port: Port,
+        owners: Owners,
+        links: Links,
+        pusher: Pusher,
+        clock: Clock,
+    ) -> None:
+        self._engine = engine
+        self._port = port
+        self._owners = owners
+        self._links = links
+        self._pusher = pusher
+        self._clock = clock
+        self._by_request: dict[RequestId, _Handoff] = {}
+        self._by_handoff: dict[HandoffId, _Handoff] = {}
+        self._tombstones: OrderedDict[HandoffId, None] = OrderedDict()
+
+    @property
+    def pending(self) -> bool:
+        """Whether writes of finished prompts are still under way."""
+        return any(h.first_token is not None or h.given_up for h in self._by_request.values())
+
+    def active(self) -> dict[WorkerId, tuple[HandoffId, ...]]:
+        """Handoffs being worked on, by decode worker: what Renew tells."""
+        found: dict[WorkerId, list[HandoffId]] = {}
+        for handoff in self._by_request.values():
+            if not handoff.given_up:
+                found.setdefault(handoff.worker, []).append(handoff.handoff)
+        return {worker: tuple(handoffs) for worker, handoffs in found.items()}
+
+    def prefill(self, conn: ConnId, message: Prefill) -> None:
+        refusal = self._start(conn, message)
+        if refusal is not None:
+            self._port.send(conn, refusal)
+
+    def _start(self, conn: ConnId, message: Prefill) -> Refuse | None:
+        target, request = message.target, message.request
+        handoff = target.handoff
+        if handoff in self._tombstones:
+            return Refuse(handoff, "cancelled", "the decode worker voided the grant", True)
+        if request.request_id in self._owners or request.request_id in self._by_request:
+            return Refuse(handoff, "duplicate", "the request id is in use here", False)
+        link = self._links.get(target.worker)
+        if link is None or link.name != target.link:
+            return Refuse(handoff, "stale_link", f"no link to {target.worker} by that name", True)
+        try:
+            self._engine.add(request, push=True)
+        except CallerError as error:
+            return Refuse(handoff, "too_long", error.message, False)
+        self._pusher.open(request.request_id, link.peer, target)
+        record = _Handoff(
+            handoff, request.request_id, target.worker, conn, target.epoch, self._clock()
+        )
+        self._by_request[request.request_id] = record
+        self._by_handoff[handoff] = record
+        self._owners.add(request.request_id, conn, "prefill")
+        return None
+
+    def begin(self, spans: Sequence[PushSpan]) -> None:
+        """KVSink: the step that is about to run works on these pushing sequences."""
+        now = self._clock()
+        for span in spans:
+            record = self._by_request.get(span.request_id)
+            if record is not None and record.started is None:
+                record.started = now
+        self._pusher.begin(spans)
+
+    def on_layer(self, layer: int) -> None:
+        """KVSink: push what the layer just stored."""
+        self._pusher.on_layer(layer)
+
+    def on_output(self, output: SeqOutput) -> None:
+        """The first token is there; what remains is the end of the push."""
+        record = self._by_request.get(output.request_id)
+        if record is None:
+            return
+        record.sampled = self._clock()
+        record.first_token = output.token_id
+        record.handed_off = output.handed_off
+        self._owners.drop(output.request_id)
+
+    def settle(self) -> None:
+        """Finishes every handoff whose writes have ended. Called after each step and poll."""
+        self._pusher.poll()
+        for record in list(self._by_request.values()):
+            if record.first_token is None and not record.given_up:
+                continue
+            push = self._pusher.get(record.request_id)
+            if push is None or push.open_transfers:
+                continue
+            self._end(record, push.kv_bytes, push.error)
+
+    def _end(self, record: _Handoff, kv_bytes: int, error: str) -> None:
+        link = self._links.get(record.worker)
+        if record.fence_epoch is not None and link is not None:
+            self._port.send(link.conn, Fence(record.handoff, record.fence_epoch))
+        elif not record.given_up:
+            self._report(record, link, kv_bytes, error)
+        self._engine.release(record.request_id)
+        self._pusher.drop(record.request_id)
+        del self._by_request[record.request_id]
+        del self._by_handoff[record.handoff]
+
+    def _report(self, record: _Handoff, link: Link | None, kv_bytes: int, error: str) -> None:
+        if error:
+            self._port.send(record.conn, Failed(record.request_id, "transfer_failed", error))
+            return
+        if record.handed_off and link is not None and record.first_token is not None:
+            self._port.send(link.conn, KVReady(record.handoff, record.epoch, record.first_token))
+        now = self._clock()
+        sampled = record.sampled or now
+        started = record.started or record.accepted
+        self._port.send(
+            record.conn,
+            PrefillDone(
+                record.request_id,
+                record.handoff,
+                kv_bytes,
+                started - record.accepted,
+                sampled - started,
+                now - sampled,
+            ),
+        )
+
+    def fence_request(self, conn: ConnId, message: FenceRequest) -> None:
+        """Stop writing into a voided grant; the answer leaves once nothing is under way."""
+        self._bury(message.handoff)
+        record = self._by_handoff.get(message.handoff)
+        if record is None:
+            self._port.send(conn, Fence(message.handoff, message.epoch))
+            return
+        record.fence_epoch = message.epoch
+        self._give_up(record)
+        self.settle()
+
+    def abort(self, conn: ConnId, request_id: RequestId) -> None:
+        record = self._by_request.get(request_id)
+        if record is not None and record.conn == conn:
+            self._give_up(record)
+            self.settle()
+
+    def link_lost(self, worker: WorkerId) -> None:
+        """The decode worker is gone: nobody will use what we compute for it."""
+        for record in [r for r in self._by_request.values() if r.worker == worker]:
+            unfinished = record.first_token is None and not record.given_up
+            self._give_up(record)
+            if unfinished:
+                self._port.send(
+                    record.conn,
+                    Failed(record.request_id, "decode_lost", f"decode worker {worker} is gone"),
+                )
+        self.settle()
+
+    def _give_up(self, record: _Handoff) -> None:
+        record.given_up = True
+        self._owners.drop(record.request_id)
+        if record.first_token is None:
+            self._engine.abort(record.request_id)
+
+    def _bury(self, handoff: HandoffId) -> None:
+        self._tombstones[handoff] = None
+        while len(self._tombstones) > MAX_TOMBSTONES:
+            self._tombstones.popitem(last=False)

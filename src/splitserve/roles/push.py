@@ -1,0 +1,92 @@
+"""Turns "layer stored" into copies: the KVSink of a prefill worker.
+
+Driven by the engine's thread. Knows, per pushing request, where its blocks go.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from splitserve.engine.api import PushSpan
+from splitserve.ids import RequestId
+from splitserve.protocol.handoff import GrantTarget
+from splitserve.protocol.memory import KVLayout
+from splitserve.transfer.base import Connector, PeerId, TransferId
+from splitserve.transfer.plan import BlockRun, block_runs, layer_copies
+
+
+@dataclass(slots=True)
+class Push:
+    """One request's push. ``error`` is set by the first failed write."""
+
+    peer: PeerId
+    target: GrantTarget
+    open_transfers: set[TransferId] = field(default_factory=set)
+    kv_bytes: int = 0
+    error: str = ""
+
+
+class Pusher:
+    """Implements KVSink over one connector."""
+
+    def __init__(self, connector: Connector, layout: KVLayout) -> None:
+        self._connector = connector
+        self._layout = layout
+        self._pushes: dict[RequestId, Push] = {}
+        self._by_transfer: dict[TransferId, RequestId] = {}
+        self._step: list[tuple[RequestId, Push, list[BlockRun]]] = []
+
+    def open(self, request_id: RequestId, peer: PeerId, target: GrantTarget) -> None:
+        self._pushes[request_id] = Push(peer, target)
+
+    def get(self, request_id: RequestId) -> Push | None:
+        return self._pushes.get(request_id)
+
+    def drop(self, request_id: RequestId) -> None:
+        """Forget a push; its open transfers still end, unreported."""
+        push = self._pushes.pop(request_id, None)
+        if push is not None:
+            for transfer in push.open_transfers:
+                self._by_transfer.pop(transfer, None)
+
+    def begin(self, spans: Sequence[PushSpan]) -> None:
+        self._step = []
+        for span in spans:
+            push = self._pushes.get(span.request_id)
+            if push is not None:
+                runs = wanted_runs(span, push.target)
+                if runs:
+                    self._step.append((span.request_id, push, runs))
+
+    def on_layer(self, layer: int) -> None:
+        for request_id, push, runs in self._step:
+            target_layout = self._connector.layout(push.peer)
+            copies = layer_copies(runs, self._layout, target_layout, layer)
+            transfer = self._connector.write(push.peer, copies)
+            push.open_transfers.add(transfer)
+            self._by_transfer[transfer] = request_id
+
+    def poll(self) -> None:
+        """Takes in the ends of writes."""
+        for event in self._connector.poll():
+            request_id = self._by_transfer.pop(event.transfer, None)
+            push = None if request_id is None else self._pushes.get(request_id)
+            if push is None:
+                continue
+            push.open_transfers.discard(event.transfer)
+            push.kv_bytes += event.nbytes
+            if event.state == "failed":
+                push.error = push.error or event.error
+
+
+def wanted_runs(span: PushSpan, target: GrantTarget) -> list[BlockRun]:
+    """The span's blocks that the target lacks, paired with where they go.
+
+    Blocks before ``skip_blocks`` lie in the target's prefix cache and must not be written.
+    """
+    start = max(span.first, target.skip_blocks)
+    stop = min(span.first + len(span.blocks), target.skip_blocks + len(target.blocks))
+    if start >= stop:
+        return []
+    sources = span.blocks[start - span.first : stop - span.first]
+    targets = target.blocks[start - target.skip_blocks : stop - target.skip_blocks]
+    return block_runs(sources, targets)

@@ -1,0 +1,260 @@
+"""One worker without its sockets: messages in, messages out through a Port. Not thread-safe."""
+
+import logging
+from dataclasses import dataclass
+
+from splitserve.clock import Clock
+from splitserve.engine.api import Engine, SeqOutput
+from splitserve.ids import HandoffId, Incarnation, RequestId, WorkerId
+from splitserve.protocol.codec import Message
+from splitserve.protocol.control import (
+    Abort,
+    Drain,
+    Failed,
+    Hello,
+    Pair,
+    StepTokens,
+    Submit,
+    Welcome,
+)
+from splitserve.protocol.generate import TokenChunk
+from splitserve.protocol.handoff import (
+    Attach,
+    Attached,
+    Fence,
+    FenceRequest,
+    KVReady,
+    Prefill,
+    Refuse,
+    Renew,
+    Reserve,
+)
+from splitserve.protocol.telemetry import Load
+from splitserve.roles.colocated import Colocated
+from splitserve.roles.decode import Decode, Identity
+from splitserve.roles.links import LinkIdentity, Links
+from splitserve.roles.owners import Owners
+from splitserve.roles.port import ConnId, Port
+from splitserve.roles.prefill import PrefillRole
+from splitserve.roles.push import Pusher
+from splitserve.transfer.base import Connector
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """What a worker says of itself in Welcome and on links."""
+
+    worker: WorkerId
+    incarnation: Incarnation
+    role: str
+    address: str
+    pid: int
+    connector: str
+    fingerprint: dict[str, str]
+
+
+class Worker:
+    """Joins the three roles over one engine and one connector."""
+
+    def __init__(
+        self, engine: Engine, connector: Connector, port: Port, facts: WorkerFacts, clock: Clock
+    ) -> None:
+        info = engine.describe()
+        self._engine = engine
+        self._port = port
+        self._facts = facts
+        self._owners = Owners()
+        self._draining = False
+        self._links = Links(
+            port,
+            connector,
+            LinkIdentity(facts.worker, facts.incarnation, facts.connector, facts.fingerprint),
+        )
+        identity = Identity(
+            facts.worker,
+            facts.incarnation,
+            facts.connector,
+            facts.fingerprint,
+            connector.describe(),
+        )
+        self._colocated = Colocated(engine, port, self._owners)
+        self._decode = Decode(engine, port, self._owners, identity, clock)
+        pusher = Pusher(connector, info.layout)
+        self._prefill = PrefillRole(engine, port, self._owners, self._links, pusher, clock)
+
+    def handle(self, conn: ConnId, message: Message) -> None:
+        """One message from outside."""
+        match message:
+            case Submit():
+                self._submit(conn, message)
+            case Reserve():
+                self._reserve(conn, message)
+            case Prefill():
+                self._start_prefill(conn, message)
+            case Abort():
+                self._abort(conn, message.request_id)
+            case Hello():
+                self._port.send(conn, self._welcome())
+                self._port.send(conn, self.load())
+            case Pair():
+                self._links.pair(message)
+            case Drain():
+                self._draining = True
+            case _:
+                self._handle_link(conn, message)
+
+    def _handle_link(self, conn: ConnId, message: Message) -> None:
+        match message:
+            case Attach():
+                self._decode.attach(conn, message)
+            case Attached():
+                self._links.attached(conn, message)
+            case KVReady():
+                self._decode.kv_ready(conn, message)
+            case Fence():
+                self._decode.fence(message)
+            case Renew():
+                self._decode.renew(message)
+            case FenceRequest():
+                self._prefill.fence_request(conn, message)
+            case _:
+                log.warning("%s is not for a worker; dropped", type(message).__name__)
+
+    def link_opened(self, conn: ConnId) -> None:
+        """A connection asked for with ``Port.open_link`` is there."""
+        self._links.opened(conn)
+
+    def connection_lost(self, conn: ConnId) -> None:
+        """Whoever it was: what it waited for is given up, what it could write into is freed."""
+        worker = self._links.lost(conn)
+        if worker is not None:
+            self._prefill.link_lost(worker)
+        self._decode.link_lost(conn)
+        for request_id in self._owners.of(conn):
+            self._abort(conn, request_id)
+
+    def step(self) -> None:
+        """Runs one batch and sends what it brought, one frame per gateway."""
+        outputs = self._engine.step(self._prefill)
+        chunks: dict[ConnId, list[TokenChunk]] = {}
+        for output in outputs:
+            owner = self._owners.get(output.request_id)
+            if owner is None:
+                continue
+            chunks.setdefault(owner.conn, []).append(_chunk(output))
+            if owner.role == "prefill":
+                self._prefill.on_output(output)
+            elif output.finish_reason is not None:
+                self._owners.drop(output.request_id)
+        for conn, ready in chunks.items():
+            self._port.send(conn, StepTokens(tuple(ready)))
+        self._prefill.settle()
+
+    def tick(self, now: float) -> None:
+        """Time has passed: leases, and ends of transfers while no step runs."""
+        self._decode.tick(now)
+        self._prefill.settle()
+
+    def has_work(self) -> bool:
+        return self._engine.has_work()
+
+    def transfers_pending(self) -> bool:
+        return self._prefill.pending
+
+    @property
+    def drained(self) -> bool:
+        """Draining and nothing is owed to anyone."""
+        return self._draining and not self._owners and not self._prefill.pending
+
+    def drain(self) -> None:
+        self._draining = True
+
+    def renewals(self) -> dict[ConnId, tuple[HandoffId, ...]]:
+        """What the server tells each decode worker by time."""
+        active = self._prefill.active()
+        return {
+            conn: active[worker] for conn, worker in self._links.conns().items() if worker in active
+        }
+
+    def load(self) -> Load:
+        stats = self._engine.stats()
+        return Load(
+            self._engine.counts(),
+            stats.running,
+            stats.waiting,
+            stats.waiting_tokens,
+            stats.steps,
+            stats.preemptions,
+            stats.prefix_hit_tokens,
+            stats.prefix_query_tokens,
+            self._decode.linked,
+            self._draining,
+        )
+
+    def _submit(self, conn: ConnId, message: Submit) -> None:
+        if self._draining:
+            self._port.send(
+                conn, Failed(message.request.request_id, "draining", "the worker is leaving")
+            )
+            return
+        self._colocated.submit(conn, message)
+
+    def _reserve(self, conn: ConnId, message: Reserve) -> None:
+        if self._draining:
+            self._port.send(
+                conn, Refuse(message.handoff, "draining", "the worker is leaving", True)
+            )
+            return
+        self._decode.reserve(conn, message)
+
+    def _start_prefill(self, conn: ConnId, message: Prefill) -> None:
+        if self._draining:
+            self._port.send(
+                conn, Refuse(message.target.handoff, "draining", "the worker is leaving", True)
+            )
+            return
+        self._prefill.prefill(conn, message)
+
+    def _abort(self, conn: ConnId, request_id: RequestId) -> None:
+        owner = self._owners.get(request_id)
+        if owner is None:
+            self._prefill.abort(conn, request_id)  # its last writes may still be under way
+        elif owner.conn != conn:
+            log.warning("connection %d aborts %s, which is not its own", conn, request_id)
+        elif owner.role == "prefill":
+            self._prefill.abort(conn, request_id)
+        elif owner.role == "decode":
+            self._decode.abort(request_id)
+        else:
+            self._colocated.abort(request_id)
+
+    def _welcome(self) -> Welcome:
+        facts, info = self._facts, self._engine.describe()
+        return Welcome(
+            worker=facts.worker,
+            incarnation=facts.incarnation,
+            role=facts.role,
+            address=facts.address,
+            pid=facts.pid,
+            model=info.name,
+            connector=facts.connector,
+            max_model_len=info.max_model_len,
+            vocab_size=info.vocab_size,
+            block_size=info.layout.block_size,
+            kv_token_bytes=info.layout.token_bytes,
+            fingerprint=facts.fingerprint,
+        )
+
+
+def _chunk(output: SeqOutput) -> TokenChunk:
+    return TokenChunk(
+        output.request_id,
+        output.index,
+        (output.token_id,),
+        output.finish_reason,
+        output.stop_reason,
+        None if output.logprob is None else (output.logprob,),
+        output.cached_tokens,
+    )
