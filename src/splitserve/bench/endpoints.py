@@ -1,0 +1,121 @@
+"""One or more OpenAI-compatible servers, measured in turn on the same requests.
+
+The servers take turns within every repeat, so that what disturbs the machine disturbs all of them.
+Ratios are of readings from the same repeat: first server over each other one.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+
+from splitserve.bench.load import (
+    FIRST_ORDINARY_ID,
+    Sample,
+    completion_body,
+    stream_completion,
+)
+from splitserve.bench.quantile import quantile
+from splitserve.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``streams`` requests at once of ``prompt_tokens`` in and ``max_tokens`` out.
+
+    ``measure`` is ``itl`` (median gap over all streams) or ``ttft`` (median over streams).
+    """
+
+    name: str
+    streams: int
+    prompt_tokens: int
+    max_tokens: int
+    measure: str
+
+
+CASES: Final = (
+    Case("itl_1_stream", 1, 64, 64, "itl"),
+    Case("itl_8_streams", 8, 64, 64, "itl"),
+    Case("ttft_1024", 1, 1024, 4, "ttft"),
+    Case("ttft_2048", 1, 2000, 4, "ttft"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Milliseconds, one value per repeat, of one server."""
+
+    case: str
+    url: str
+    values_ms: tuple[float, ...]
+
+    @property
+    def median_ms(self) -> float:
+        return quantile(self.values_ms, 0.5)
+
+
+async def measure_endpoints(
+    urls: Sequence[str], vocab_size: int, repeats: int, progress: Callable[[str], None]
+) -> list[Reading]:
+    """All cases on all servers. Raises UnavailableError when a server fails a request."""
+    values: dict[tuple[str, str], list[float]] = {}
+    timeout = aiohttp.ClientTimeout(total=600)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        models = {url: await _model_id(session, url) for url in urls}
+        for url in urls:
+            await _run(session, url, models[url], Case("warm", 2, 300, 8, "itl"), vocab_size, -1)
+        for case in CASES:
+            for repeat in range(repeats):
+                for url in urls:
+                    progress(f"{case.name}: repeat {repeat + 1} of {repeats}, {url}")
+                    samples = await _run(session, url, models[url], case, vocab_size, repeat)
+                    values.setdefault((case.name, url), []).append(_value(case, samples))
+    return [Reading(name, url, tuple(found)) for (name, url), found in values.items()]
+
+
+def ratios(readings: Sequence[Reading], case: str, ours: str, peer: str) -> list[float]:
+    """Per repeat, ours over the peer's."""
+    by_url = {reading.url: reading.values_ms for reading in readings if reading.case == case}
+    return [a / b for a, b in zip(by_url[ours], by_url[peer], strict=True)]
+
+
+def _value(case: Case, samples: Sequence[Sample]) -> float:
+    if case.measure == "ttft":
+        return quantile([sample.ttft for sample in samples], 0.5) * 1e3
+    return quantile([gap for sample in samples for gap in sample.gaps], 0.5) * 1e3
+
+
+async def _run(
+    session: aiohttp.ClientSession, url: str, model: str, case: Case, vocab_size: int, repeat: int
+) -> list[Sample]:
+    stream = random.Random(f"{case.name}-{repeat}")
+    bodies = [
+        completion_body(
+            model,
+            [stream.randrange(FIRST_ORDINARY_ID, vocab_size) for _ in range(case.prompt_tokens)],
+            case.max_tokens,
+        )
+        for _ in range(case.streams)
+    ]
+    start = time.perf_counter()
+    samples = await asyncio.gather(
+        *(stream_completion(session, url, body, 0.0, start) for body in bodies)
+    )
+    for sample in samples:
+        if sample.error or len(sample.tokens) != case.max_tokens:
+            raise UnavailableError(
+                f"{url} failed {case.name}: {sample.error or f'{len(sample.tokens)} tokens came'}"
+            )
+    return list(samples)
+
+
+async def _model_id(session: aiohttp.ClientSession, url: str) -> str:
+    try:
+        async with session.get(f"{url}/v1/models") as answer:
+            return str((await answer.json())["data"][0]["id"])
+    except aiohttp.ClientError as error:
+        raise UnavailableError(f"nothing answers at {url}: {error}") from error
