@@ -75,7 +75,9 @@ async def run_load(
     ``progress(finished, total, elapsed_s)`` is called after every answer.
     """
     due_times = arrivals(plan)
-    bodies = [_body(model, prompt, plan.max_tokens) for prompt in prompts(plan, len(due_times))]
+    bodies = [
+        completion_body(model, prompt, plan.max_tokens) for prompt in prompts(plan, len(due_times))
+    ]
     timeout = aiohttp.ClientTimeout(total=plan.duration_s + 600)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
