@@ -87,7 +87,7 @@ EVERY_MESSAGE: list[Message] = [
     FenceRequest(HandoffId("r#0"), 4),
     Fence(HandoffId("r#0"), 4),
     Renew((HandoffId("r#0"),)),
-    Attach(WorkerId("p0"), Incarnation("i"), FINGERPRINT, "shm"),
+    Attach(WorkerId("p0"), Incarnation("i"), 7, FINGERPRINT, "shm"),
     Attached(WorkerId("d0"), Incarnation("i"), "a>b", FINGERPRINT, b"\x00\xff"),
     Load(KVCounts(1, 2, 3, 4, 5, 6), 1, 2, 3, 4, 5, 6, 7, ("p0",), True),
 ]

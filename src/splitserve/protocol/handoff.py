@@ -120,10 +120,11 @@ class Renew(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):
-    """Prefill to decode, first frame on a link: who will write, from which connector."""
+    """Prefill to decode, first frame on a link: who will write, from which process."""
 
     worker: WorkerId
     incarnation: Incarnation
+    pid: int
     fingerprint: dict[str, str]
     connector: str
 

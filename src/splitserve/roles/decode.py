@@ -1,9 +1,12 @@
 """Decode: grant room first, take over when the KV is there, give the room back whatever happens.
 
 A granted block may be written by another process at any moment. It is reused only after the
-writer has confirmed the fence or is known to be dead (design: KV lifetime).
+writer has confirmed the fence or is known to be dead (design: KV lifetime). A closed socket alone
+is no proof of death: the process is watched until it is gone or comes back on a new link, which it
+opens only after it has stopped writing on the old one.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from splitserve.clock import Clock
@@ -24,6 +27,7 @@ from splitserve.protocol.handoff import (
     Renew,
     Reserve,
 )
+from splitserve.roles.liveness import ProcessWatch
 from splitserve.roles.owners import Owners
 from splitserve.roles.port import ConnId, Port
 
@@ -41,8 +45,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
+    """``link`` is unique per connection and is the writer's name in the engine's ledger."""
+
     conn: ConnId
     link: str
+    incarnation: Incarnation
+    watch: ProcessWatch
+
+    @property
+    def ledger_name(self) -> WorkerId:
+        return WorkerId(self.link)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +69,22 @@ class _Granted:
 
 class Decode:
     def __init__(
-        self, engine: Engine, port: Port, owners: Owners, identity: Identity, clock: Clock
+        self,
+        engine: Engine,
+        port: Port,
+        owners: Owners,
+        identity: Identity,
+        clock: Clock,
+        watch: Callable[[int], ProcessWatch],
     ) -> None:
         self._engine = engine
         self._port = port
         self._owners = owners
         self._identity = identity
         self._clock = clock
+        self._watch = watch
         self._writers: dict[WorkerId, _Writer] = {}
+        self._unlinked: list[_Writer] = []
         self._granted: dict[HandoffId, _Granted] = {}
         self._handoff_of: dict[RequestId, HandoffId] = {}
 
@@ -78,28 +98,43 @@ class Decode:
         return len(self._granted)
 
     def attach(self, conn: ConnId, message: Attach) -> None:
-        """A prefill worker offers to write. An earlier life of it ends here."""
-        link = f"{message.incarnation}>{self._identity.incarnation}"
+        """A prefill worker offers to write. Its earlier links end here."""
         own = self._identity
+        link = f"{message.worker}/{message.incarnation}/{conn}>{own.incarnation}"
         self._port.send(
             conn, Attached(own.worker, own.incarnation, link, own.fingerprint, own.peer)
         )
         if message.connector != own.connector or differences(own.fingerprint, message.fingerprint):
             return  # the writer sees the same difference in Attached and reports it
         earlier = self._writers.get(message.worker)
-        if earlier is not None and earlier.conn != conn:
+        if earlier is not None:
             self.link_lost(earlier.conn)
             self._port.close(earlier.conn)
-        self._writers[message.worker] = _Writer(conn, link)
+        for writer in [w for w in self._unlinked if w.incarnation == message.incarnation]:
+            self._forget(writer)
+        watch = self._watch(message.pid)
+        self._writers[message.worker] = _Writer(conn, link, message.incarnation, watch)
 
     def link_lost(self, conn: ConnId) -> None:
-        """The writer's process is gone: what it might have written into is safe to reuse."""
+        """No KVReady can come any more. Blocks wait for proof that nothing is written either."""
         worker = next((w for w, writer in self._writers.items() if writer.conn == conn), None)
         if worker is None:
             return
-        del self._writers[worker]
-        for handoff in self._engine.writer_gone(worker):
+        writer = self._writers.pop(worker)
+        for handoff in [h for h, g in self._granted.items() if g.writer == worker]:
+            self._engine.cancel(handoff)
             self._fail(handoff, "writer_lost", f"prefill worker {worker} is gone")
+        self._unlinked.append(writer)
+        self._forget_dead()
+
+    def _forget_dead(self) -> None:
+        for writer in [w for w in self._unlinked if w.watch.dead()]:
+            self._forget(writer)
+
+    def _forget(self, writer: _Writer) -> None:
+        writer.watch.close()
+        self._unlinked.remove(writer)
+        self._engine.writer_gone(writer.ledger_name)
 
     def reserve(self, conn: ConnId, message: Reserve) -> None:
         answer = self._grant(conn, message)
@@ -115,7 +150,7 @@ class Decode:
         if request.request_id in self._owners:
             return Refuse(handoff, "duplicate", "the request id is in use here", False)
         try:
-            reservation = self._engine.reserve(handoff, request, message.writer)
+            reservation = self._engine.reserve(handoff, request, writer.ledger_name)
         except CallerError as error:
             return Refuse(handoff, "too_long", error.message, False)
         if reservation is None:
@@ -168,7 +203,8 @@ class Decode:
         self._owners.drop(request_id)
 
     def tick(self, now: float) -> None:
-        """Ends grants whose writer has not been heard of for a lease."""
+        """Ends grants whose writer was not heard of for a lease; looks for dead writers."""
+        self._forget_dead()
         for handoff in [h for h, granted in self._granted.items() if granted.expires <= now]:
             self._cancel_and_fail(handoff)
 

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 class LinkIdentity:
     worker: WorkerId
     incarnation: Incarnation
+    pid: int
     connector: str
     fingerprint: dict[str, str]
 
@@ -47,7 +48,9 @@ class Links:
 
     def opened(self, conn: ConnId) -> None:
         own = self._identity
-        self._port.send(conn, Attach(own.worker, own.incarnation, own.fingerprint, own.connector))
+        self._port.send(
+            conn, Attach(own.worker, own.incarnation, own.pid, own.fingerprint, own.connector)
+        )
 
     def attached(self, conn: ConnId, message: Attached) -> None:
         """The decode worker's pool is known: open it. What cannot be opened is said in the log."""

@@ -1,6 +1,7 @@
 """One worker without its sockets: messages in, messages out through a Port. Not thread-safe."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from splitserve.clock import Clock
@@ -33,6 +34,7 @@ from splitserve.protocol.telemetry import Load
 from splitserve.roles.colocated import Colocated
 from splitserve.roles.decode import Decode, Identity
 from splitserve.roles.links import LinkIdentity, Links
+from splitserve.roles.liveness import ProcessWatch
 from splitserve.roles.owners import Owners
 from splitserve.roles.port import ConnId, Port
 from splitserve.roles.prefill import PrefillRole
@@ -59,7 +61,13 @@ class Worker:
     """Joins the three roles over one engine and one connector."""
 
     def __init__(
-        self, engine: Engine, connector: Connector, port: Port, facts: WorkerFacts, clock: Clock
+        self,
+        engine: Engine,
+        connector: Connector,
+        port: Port,
+        facts: WorkerFacts,
+        clock: Clock,
+        watch: Callable[[int], ProcessWatch],
     ) -> None:
         info = engine.describe()
         self._engine = engine
@@ -70,7 +78,9 @@ class Worker:
         self._links = Links(
             port,
             connector,
-            LinkIdentity(facts.worker, facts.incarnation, facts.connector, facts.fingerprint),
+            LinkIdentity(
+                facts.worker, facts.incarnation, facts.pid, facts.connector, facts.fingerprint
+            ),
         )
         identity = Identity(
             facts.worker,
@@ -80,7 +90,7 @@ class Worker:
             connector.describe(),
         )
         self._colocated = Colocated(engine, port, self._owners)
-        self._decode = Decode(engine, port, self._owners, identity, clock)
+        self._decode = Decode(engine, port, self._owners, identity, clock, watch)
         pusher = Pusher(connector, info.layout)
         self._prefill = PrefillRole(engine, port, self._owners, self._links, pusher, clock)
 

@@ -1,0 +1,131 @@
+"""The worker process: engine and connector joined, served until drained or stopped."""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+import uvloop
+
+from splitserve.clock import monotonic
+from splitserve.engine.api import Engine, ModelInfo
+from splitserve.engine.config import EngineConfig, SchedulerConfig
+from splitserve.engine.fake import FakeConfig
+from splitserve.engine.registry import create_engine
+from splitserve.ids import WorkerId, new_incarnation
+from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
+from splitserve.protocol.control import PROTOCOL_VERSION
+from splitserve.roles.config import WorkerConfig
+from splitserve.roles.liveness import PidWatch
+from splitserve.roles.loop import Outbox
+from splitserve.roles.server import WorkerServer
+from splitserve.roles.worker import Worker, WorkerFacts
+from splitserve.transfer.registry import create_connector
+
+log = logging.getLogger(__name__)
+
+EXIT_ENGINE_FAILED = 70
+"""The engine broke (EX_SOFTWARE): the supervisor restarts, the router retries elsewhere."""
+
+FAKE_MAX_MODEL_LEN = 8192
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long the engine's thread may keep the socket thread waiting for the interpreter."""
+
+
+def run(config: WorkerConfig, status: StatusPipe) -> int:
+    """Serves until SIGTERM (drains first) or Ctrl-C. Returns the exit code.
+
+    Raises ConfigError or UnavailableError when it cannot start; ``status`` has been told then.
+    """
+    with reporting_failure(status):
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        engine = create_engine(config.engine, _engine_config(config))
+        build = _builder(config, engine)
+    try:
+        return uvloop.run(_serve(config, build, status))
+    finally:
+        engine.close()
+
+
+async def _serve(
+    config: WorkerConfig, build: Callable[[Outbox], Worker], status: StatusPipe
+) -> int:
+    loop = asyncio.get_running_loop()
+    server = WorkerServer(build, config.listen, monotonic, status.ready)
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(server.drain)
+
+    def abandon() -> None:
+        loop.call_soon_threadsafe(server.stop)
+
+    with StopSignals(stop, abandon) as signals, reporting_failure(status):
+        try:
+            await server.serve()
+        except Exception:
+            log.exception("the engine failed; this worker ends")
+            return EXIT_ENGINE_FAILED
+        return signals.exit_code
+
+
+def _builder(config: WorkerConfig, engine: Engine) -> Callable[[Outbox], Worker]:
+    """Opens the connector over the engine's pool; the server calls the result with its outbox."""
+    info = engine.describe()
+    connector = create_connector(config.connector)
+    (region,) = engine.regions()
+    connector.open(region, info.layout)
+    facts = WorkerFacts(
+        worker=WorkerId(config.name),
+        incarnation=new_incarnation(),
+        role=config.role,
+        address=config.listen,
+        pid=os.getpid(),
+        connector=config.connector,
+        fingerprint=dict(_fingerprint(info)),
+    )
+    return lambda outbox: Worker(engine, connector, outbox, facts, monotonic, PidWatch)
+
+
+def _fingerprint(info: ModelInfo) -> Mapping[str, str]:
+    """What must be equal in two workers that hand KV to each other."""
+    layout = info.layout
+    shape = (layout.num_layers, layout.num_kv_heads, layout.head_dim, layout.block_size)
+    return {
+        "protocol": str(PROTOCOL_VERSION),
+        "model": info.content_hash,
+        "dtype": info.dtype,
+        "kv_layout": f"{layout.dtype} " + "x".join(map(str, shape)),
+    }
+
+
+def _engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
+    scheduler = SchedulerConfig(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        enable_prefix_caching=config.enable_prefix_caching,
+    )
+    if config.engine == "fake":
+        return FakeConfig(
+            model=config.model,
+            max_model_len=config.max_model_len or FAKE_MAX_MODEL_LEN,
+            block_size=config.block_size,
+            num_blocks=config.fake_num_blocks,
+            step_s=config.fake_step_s,
+            prefill_token_s=config.fake_prefill_s_per_token,
+            decode_seq_s=config.fake_decode_s_per_seq,
+            scheduler=scheduler,
+        )
+    return EngineConfig(
+        model=config.model,
+        dtype=config.dtype,
+        device=config.device,
+        block_size=config.block_size,
+        kv_cache_memory_bytes=config.kv_cache_memory_bytes,
+        max_model_len=config.max_model_len,
+        threads=len(config.cores) or len(os.sched_getaffinity(0)),
+        load_format=config.load_format,
+        seed=config.seed,
+        scheduler=scheduler,
+    )
