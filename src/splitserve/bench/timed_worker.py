@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from splitserve.clock import monotonic
 from splitserve.ids import Incarnation, RequestId, WorkerId
@@ -139,9 +139,9 @@ class _Peer(asyncio.Protocol):
         self._decoder = FrameDecoder()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._worker.joined(transport)
+        # uvloop's transports implement the interface without deriving from it.
+        self._transport = cast("asyncio.Transport", transport)
+        self._worker.joined(self._transport)
 
     def data_received(self, data: bytes) -> None:
         for message in self._decoder.feed(data):

@@ -1,0 +1,1 @@
+"""The ``splitserve`` command: one file per verb, heavy imports after the arguments are read."""

@@ -15,6 +15,7 @@ from splitserve.engine.fake import FakeConfig
 from splitserve.engine.registry import create_engine
 from splitserve.ids import WorkerId, new_incarnation
 from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
+from splitserve.modelstore.resolve import resolve
 from splitserve.protocol.control import PROTOCOL_VERSION
 from splitserve.roles.config import WorkerConfig
 from splitserve.roles.liveness import PidWatch
@@ -29,6 +30,9 @@ EXIT_ENGINE_FAILED = 70
 """The engine broke (EX_SOFTWARE): the supervisor restarts, the router retries elsewhere."""
 
 FAKE_MAX_MODEL_LEN = 8192
+FAKE_TOKEN_LOW = 400
+FAKE_TOKEN_HIGH = 1400
+"""The fake engine answers with ids that are whole words in common byte-level vocabularies."""
 
 SWITCH_INTERVAL_S = 0.0005
 """How long the engine's thread may keep the socket thread waiting for the interpreter."""
@@ -83,7 +87,7 @@ def _builder(config: WorkerConfig, engine: Engine) -> Callable[[Outbox], Worker]
         address=config.listen,
         pid=os.getpid(),
         connector=config.connector,
-        fingerprint=dict(_fingerprint(info)),
+        fingerprint={**_fingerprint(info), **_model_fingerprint(config, info)},
     )
     return lambda outbox: Worker(engine, connector, outbox, facts, monotonic, PidWatch)
 
@@ -94,9 +98,18 @@ def _fingerprint(info: ModelInfo) -> Mapping[str, str]:
     shape = (layout.num_layers, layout.num_kv_heads, layout.head_dim, layout.block_size)
     return {
         "protocol": str(PROTOCOL_VERSION),
-        "model": info.content_hash,
         "dtype": info.dtype,
         "kv_layout": f"{layout.dtype} " + "x".join(map(str, shape)),
+    }
+
+
+def _model_fingerprint(config: WorkerConfig, info: ModelInfo) -> Mapping[str, str]:
+    """What must be equal in a gateway too. The fake engine answers for any model."""
+    if config.engine == "fake":
+        return {"fake": info.content_hash}
+    return {
+        "weights": info.content_hash,
+        "tokenizer": resolve(config.model).tokenizer_hash(),
     }
 
 
@@ -109,6 +122,9 @@ def _engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
     if config.engine == "fake":
         return FakeConfig(
             model=config.model,
+            vocab_size=int(resolve(config.model).config()["vocab_size"]),
+            token_low=FAKE_TOKEN_LOW,
+            token_high=FAKE_TOKEN_HIGH,
             max_model_len=config.max_model_len or FAKE_MAX_MODEL_LEN,
             block_size=config.block_size,
             num_blocks=config.fake_num_blocks,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from splitserve.errors import ProtocolMismatch
 from splitserve.protocol.codec import FrameDecoder, Message
@@ -33,8 +33,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports implement the interface without deriving from it.
+        self._transport = cast("asyncio.Transport", transport)
         self._on_made(self)
 
     def data_received(self, data: bytes) -> None:

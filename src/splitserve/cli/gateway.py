@@ -1,0 +1,72 @@
+"""``splitserve gateway``: the HTTP API in front of workers that run already."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from splitserve.cli import options
+from splitserve.launch.addresses import exposure_warning
+from splitserve.launch.checks import check_value, one_of
+from splitserve.launch.topology import POLICIES
+from splitserve.lifecycle import StatusPipe, end_with_parent, reporting_failure
+from splitserve.loading import load
+from splitserve.logs import LEVELS, configure
+from splitserve.processes.config import GatewayConfig
+from splitserve.protocol.address import parse_address
+
+
+def gateway(
+    model: options.Model,
+    worker: Annotated[
+        list[str],
+        typer.Option(
+            metavar="ADDRESS",
+            help="A worker's address, unix:/path or tcp:host:port. Give one for each worker.",
+            show_default=False,
+        ),
+    ],
+    host: options.Host = options.GATEWAY.host,
+    port: options.Port = options.GATEWAY.port,
+    served_model_name: options.ServedModelName = None,
+    policy: options.PolicyName = options.GATEWAY.policy,
+    request_timeout_s: options.RequestTimeout = options.GATEWAY.request_timeout_s,
+    log_level: options.LogLevel = "info",
+    status_fd: options.StatusFd = None,
+    parent_pid: options.ParentPid = None,
+) -> int:
+    """Run one gateway: the OpenAI API, placement, and the driving of handoffs.
+
+    It holds no state that cannot be lost: run as many as you like over the same workers. Workers
+    may start later; /ready answers 200 once a request would be served. There are no API keys yet:
+    keep it on a loopback address or behind a proxy that checks who calls.
+    """
+    status = StatusPipe(status_fd)
+    with reporting_failure(status):
+        if parent_pid is not None:
+            end_with_parent(parent_pid)
+        one_of("--log-level", log_level, LEVELS)
+        configure("gateway", log_level, sys.stderr)
+        config = GatewayConfig(
+            model=model,
+            workers=tuple(worker),
+            host=host,
+            port=port,
+            served_model_name=served_model_name,
+            policy=policy,
+            request_timeout_s=request_timeout_s,
+        )
+        check_gateway(config)
+        if warning := exposure_warning(host):
+            print(f"warning: {warning}", file=sys.stderr)
+        return int(load("splitserve.processes.gateway:run")(config, status))
+
+
+def check_gateway(config: GatewayConfig) -> None:
+    """Raises ConfigError naming the first flag that is wrong by itself."""
+    one_of("--policy", config.policy, POLICIES)
+    check_value("--port", config.port, 0 <= config.port <= 65535, "must be from 0 to 65535")
+    timeout_s = config.request_timeout_s
+    check_value("--request-timeout-s", timeout_s, timeout_s > 0, "must be positive")
+    for address in config.workers:
+        parse_address(address)

@@ -1,0 +1,198 @@
+"""Flags that several verbs have, written once. Names are vLLM's where vLLM has them."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from splitserve.errors import ConfigError
+from splitserve.launch import topology
+from splitserve.launch.sizes import ByteSize, parse_size
+
+WORKER: Final = topology.WorkerGroup()
+MODEL: Final = topology.ModelAsked(name="")
+GATEWAY: Final = topology.GatewayAsked()
+
+
+def _choice(words: tuple[str, ...]) -> str:
+    return "|".join(words)
+
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A name known to `splitserve pull` (smollm2), a Hugging Face folder, a .gguf file or "
+        "a hub id.",
+        show_default=False,
+    ),
+]
+
+# What a model is.
+Dtype = Annotated[
+    str,
+    typer.Option("--dtype", metavar=_choice(topology.DTYPES), help="Of weights and KV cache."),
+]
+MaxModelLen = Annotated[
+    int | None,
+    typer.Option(
+        "--max-model-len",
+        metavar="TOKENS",
+        help="Longest prompt and answer together.",
+        show_default="the model's own",
+    ),
+]
+BlockSize = Annotated[
+    int, typer.Option("--block-size", metavar="TOKENS", help="Tokens in one KV block.")
+]
+LoadFormat = Annotated[
+    str,
+    typer.Option(
+        "--load-format",
+        metavar=_choice(topology.LOAD_FORMATS),
+        help="auto reads the model's weights, dummy makes random ones.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of dummy weights.")]
+ServedModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--served-model-name",
+        metavar="NAME",
+        help="What clients call the model.",
+        show_default="MODEL as given",
+    ),
+]
+
+# What a worker is.
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar=_choice(topology.ENGINES),
+        help="native computes; fake only takes the time that you set.",
+    ),
+]
+Device = Annotated[
+    str, typer.Option("--device", metavar=_choice(topology.DEVICES), help="Where to compute.")
+]
+Connector = Annotated[
+    str,
+    typer.Option(
+        "--connector",
+        metavar=_choice(topology.CONNECTORS),
+        help="How KV moves from prefill to decode.",
+    ),
+]
+KVCacheMemory = Annotated[
+    str,
+    typer.Option(
+        "--kv-cache-memory-bytes",
+        metavar="SIZE",
+        help="KV cache of each worker: bytes, or with a unit as in 512MiB.",
+    ),
+]
+MaxNumSeqs = Annotated[
+    int, typer.Option("--max-num-seqs", metavar="N", help="Requests in one worker's batch.")
+]
+MaxNumBatchedTokens = Annotated[
+    int,
+    typer.Option(
+        "--max-num-batched-tokens",
+        metavar="N",
+        help="Tokens of one step; longer prompts are computed in chunks.",
+    ),
+]
+PrefixCaching = Annotated[
+    bool,
+    typer.Option(
+        "--enable-prefix-caching/--no-enable-prefix-caching",
+        help="Keep the KV of prompts for later prompts that begin alike.",
+    ),
+]
+FakeStepMs = Annotated[
+    float,
+    typer.Option("--fake-step-ms", help="Fake engine: each step takes this long."),
+]
+FakePrefillUs = Annotated[
+    float,
+    typer.Option("--fake-prefill-us-per-token", help="Fake engine: and this per prompt token."),
+]
+FakeDecodeUs = Annotated[
+    float,
+    typer.Option("--fake-decode-us-per-seq", help="Fake engine: and this per running answer."),
+]
+FakeNumBlocks = Annotated[
+    int, typer.Option("--fake-num-blocks", help="Fake engine: KV blocks it has.")
+]
+
+# What a gateway is.
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address the API listens on.")]
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", help="Port the API listens on; 0 takes a free one.")
+]
+PolicyName = Annotated[
+    str,
+    typer.Option(
+        "--policy", metavar=_choice(topology.POLICIES), help="Which worker takes a request."
+    ),
+]
+RequestTimeout = Annotated[
+    float,
+    typer.Option("--request-timeout-s", metavar="SECONDS", help="Longest a request may take."),
+]
+
+# How a process runs.
+LogDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-dir",
+        metavar="DIR",
+        help="Folder for one log file per process.",
+        show_default="a temporary one",
+    ),
+]
+LogLevel = Annotated[
+    str, typer.Option("--log-level", metavar="debug|info|warning|error", help="What to log.")
+]
+StatusFd = Annotated[
+    int | None,
+    typer.Option(
+        "--status-fd",
+        metavar="FD",
+        help="Say on this file descriptor when ready.",
+        hidden=True,
+    ),
+]
+ParentPid = Annotated[
+    int | None,
+    typer.Option(
+        "--parent-pid",
+        metavar="PID",
+        help="End when this process, the parent, does.",
+        hidden=True,
+    ),
+]
+
+
+def memory_size(flag: str, text: str) -> ByteSize:
+    """``text`` in bytes. Raises ConfigError that names ``flag``."""
+    try:
+        return parse_size(int(text) if text.isdecimal() else text)
+    except ValueError as error:
+        raise ConfigError(f"{flag}: {error}") from error
+
+
+def core_list(flag: str, text: str) -> tuple[int, ...]:
+    """``0,1`` or ``0-3,8`` as numbers; empty means none. Raises ConfigError naming the part."""
+    cores: list[int] = []
+    for part in text.split(",") if text else ():
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        named = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+        if not named:
+            raise ConfigError(f"{flag}: {part!r} is not a core number; write 0,1 or 0-3")
+        cores += named
+    if len(set(cores)) != len(cores):
+        raise ConfigError(f"{flag}: {text!r} names a core twice")
+    return tuple(cores)

@@ -1,0 +1,134 @@
+"""``splitserve worker``: one engine with its connector, as a process of its own."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from splitserve.cli import options
+from splitserve.launch.checks import check_value, one_of
+from splitserve.launch.topology import (
+    CONNECTORS,
+    DEVICES,
+    DTYPES,
+    ENGINES,
+    LOAD_FORMATS,
+    ROLES,
+)
+from splitserve.lifecycle import StatusPipe, end_with_parent, pin_to_cores, reporting_failure
+from splitserve.loading import load
+from splitserve.logs import LEVELS, configure
+from splitserve.protocol.address import parse_address
+from splitserve.roles.config import WorkerConfig
+
+
+def worker(
+    model: options.Model,
+    role: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(ROLES), help="What the router sends here.", show_default=False
+        ),
+    ],
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Unique in the deployment.", show_default=False)
+    ],
+    listen: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="unix:/path or tcp:host:port.", show_default=False),
+    ],
+    engine: options.Engine = options.WORKER.engine,
+    connector: options.Connector = options.WORKER.connector,
+    dtype: options.Dtype = options.MODEL.dtype,
+    device: options.Device = options.WORKER.device,
+    max_model_len: options.MaxModelLen = options.MODEL.max_model_len,
+    block_size: options.BlockSize = options.MODEL.block_size,
+    kv_cache_memory_bytes: options.KVCacheMemory = "1GiB",
+    max_num_seqs: options.MaxNumSeqs = options.WORKER.max_num_seqs,
+    max_num_batched_tokens: options.MaxNumBatchedTokens = options.WORKER.max_num_batched_tokens,
+    enable_prefix_caching: options.PrefixCaching = options.WORKER.enable_prefix_caching,
+    cores: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="Run on these cores only, one thread each: 0,1 or 0-3.",
+            show_default="all, threads left to the system",
+        ),
+    ] = "",
+    load_format: options.LoadFormat = options.MODEL.load_format,
+    seed: options.Seed = options.MODEL.seed,
+    fake_step_ms: options.FakeStepMs = options.WORKER.fake.step_ms,
+    fake_prefill_us_per_token: options.FakePrefillUs = options.WORKER.fake.prefill_us_per_token,
+    fake_decode_us_per_seq: options.FakeDecodeUs = options.WORKER.fake.decode_us_per_seq,
+    fake_num_blocks: options.FakeNumBlocks = options.WORKER.fake.num_blocks,
+    log_level: options.LogLevel = "info",
+    status_fd: options.StatusFd = None,
+    parent_pid: options.ParentPid = None,
+) -> int:
+    """Run one worker: an engine that computes and a connector that moves its KV.
+
+    `serve` and `up` start workers by themselves. Start one by hand to place it on another machine
+    or under another supervisor, and name its address to `splitserve gateway`.
+    """
+    status = StatusPipe(status_fd)
+    with reporting_failure(status):
+        if parent_pid is not None:
+            end_with_parent(parent_pid)
+        one_of("--log-level", log_level, LEVELS)
+        configure(name, log_level, sys.stderr)
+        config = WorkerConfig(
+            model=model,
+            role=role,
+            name=name,
+            listen=listen,
+            engine=engine,
+            connector=connector,
+            dtype=dtype,
+            device=device,
+            max_model_len=max_model_len,
+            block_size=block_size,
+            kv_cache_memory_bytes=options.memory_size(
+                "--kv-cache-memory-bytes", kv_cache_memory_bytes
+            ),
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            enable_prefix_caching=enable_prefix_caching,
+            cores=options.core_list("--cores", cores),
+            load_format=load_format,
+            seed=seed,
+            fake_step_s=fake_step_ms / 1e3,
+            fake_prefill_s_per_token=fake_prefill_us_per_token / 1e6,
+            fake_decode_s_per_seq=fake_decode_us_per_seq / 1e6,
+            fake_num_blocks=fake_num_blocks,
+        )
+        check_worker(config)
+        # Before anything is imported that starts threads.
+        pin_to_cores(config.cores)
+        return int(load("splitserve.processes.worker:run")(config, status))
+
+
+def check_worker(config: WorkerConfig) -> None:
+    """Raises ConfigError naming the first flag that is wrong by itself."""
+    one_of("--role", config.role, ROLES)
+    one_of("--engine", config.engine, ENGINES)
+    one_of("--connector", config.connector, CONNECTORS)
+    one_of("--dtype", config.dtype, DTYPES)
+    one_of("--device", config.device, DEVICES)
+    one_of("--load-format", config.load_format, LOAD_FORMATS)
+    parse_address(config.listen)
+    check_value("--name", config.name, bool(config.name), "must not be empty")
+    for flag, value in (
+        ("--max-model-len", 1 if config.max_model_len is None else config.max_model_len),
+        ("--block-size", config.block_size),
+        ("--kv-cache-memory-bytes", config.kv_cache_memory_bytes),
+        ("--max-num-seqs", config.max_num_seqs),
+        ("--max-num-batched-tokens", config.max_num_batched_tokens),
+        ("--fake-num-blocks", config.fake_num_blocks),
+    ):
+        check_value(flag, value, value > 0, "must be positive")
+    for flag, cost_s in (
+        ("--fake-step-ms", config.fake_step_s),
+        ("--fake-prefill-us-per-token", config.fake_prefill_s_per_token),
+        ("--fake-decode-us-per-seq", config.fake_decode_s_per_seq),
+    ):
+        check_value(flag, cost_s, cost_s >= 0, "must not be negative")

@@ -1,0 +1,102 @@
+"""Runs the choices of one request: chunks of tokens in, deltas out, all choices at once."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
+
+from splitserve.clock import Clock
+from splitserve.errors import PeerError
+from splitserve.frontend.derender.events import Delta
+from splitserve.frontend.derender.pipeline import Derenderer
+from splitserve.frontend.measures import FrontendMetrics
+from splitserve.protocol.generate import GenerateRequest, Generator, TokenChunk
+
+Emit = Callable[[Delta], bytes]
+"""Takes a delta in; gives the bytes to send for it, if any."""
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+@runtime_checkable
+class TakesReady(Protocol):
+    """A chunk iterator that can also hand over, without waiting, what has come already."""
+
+    def take_ready(self) -> Sequence[TokenChunk]: ...
+
+
+class Pace:
+    """Times one choice's chunks. ``started`` is the request's arrival."""
+
+    def __init__(self, metrics: FrontendMetrics, clock: Clock, started: float) -> None:
+        self._clock = clock
+        self._last = started
+        self._observe = metrics.ttft.observe
+        self._observe_gap = metrics.itl.observe
+
+    def chunk(self) -> None:
+        now = self._clock()
+        self._observe(now - self._last)
+        self._last = now
+        self._observe = self._observe_gap
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a request's answers, while it is made."""
+
+    request: GenerateRequest
+    derenderer: Derenderer
+    pace: Pace
+    emit: Emit
+
+
+async def run_choice(generator: Generator, choice: Choice, write: Write) -> None:
+    """Makes one answer: each delta goes through ``emit`` and what comes of it to ``write``.
+
+    Leaving early, by an error or because this task is cancelled, closes the generator's iterator,
+    which aborts the request everywhere. Raises what the generator raises, and PeerError when the
+    answer has no end.
+    """
+    derenderer, pace, emit = choice.derenderer, choice.pace, choice.emit
+    chunks = cast("AsyncGenerator[TokenChunk, None]", generator.generate(choice.request))
+    take_ready = chunks.take_ready if isinstance(chunks, TakesReady) else None
+    events = b""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            pace.chunk()
+            events = emit(derenderer.feed(chunk))
+            if take_ready is not None:
+                events += _emit_ready(choice, take_ready())
+            # The worker goes on after a stop string: it is aborted before the client is told.
+            if derenderer.stopped_by_text:
+                break
+            if events:
+                await write(events)
+    if derenderer.stopped_by_text:
+        await write(events)
+    elif derenderer.finish is None:
+        raise PeerError("the worker ended the answer without saying why")
+
+
+def _emit_ready(choice: Choice, chunks: Sequence[TokenChunk]) -> bytes:
+    events = b""
+    for chunk in chunks:
+        if choice.derenderer.finish is not None:
+            break
+        events += choice.emit(choice.derenderer.feed(chunk))
+    return events
+
+
+async def run_together(runs: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Runs all; the first error cancels the others, waits for their ends and is raised."""
+    if len(runs) == 1:
+        await runs[0]
+        return
+    try:
+        async with asyncio.TaskGroup() as group:
+            for run in runs:
+                group.create_task(run)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None

@@ -1,0 +1,16 @@
+"""Limits of one frontend."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendConfig:
+    """``inline_bytes`` is the largest body that is rendered on the event loop: tokenising takes
+    about a millisecond a kilobyte, so longer ones go to a thread, of which there are
+    ``render_threads``. ``max_choices`` bounds ``n`` times the number of prompts.
+    """
+
+    max_body_bytes: int = 8 * 1024 * 1024
+    inline_bytes: int = 2048
+    render_threads: int = 2
+    max_choices: int = 128

@@ -1,0 +1,172 @@
+"""POST /v1/completions and /v1/chat/completions: the path of one request.
+
+    1. read the body        body.py
+    2. render it            render/pipeline.py, in a thread when it is long
+    3. generate             choices.py: one Generator request a choice, all at once
+    4. derender             derender/pipeline.py, chunk by chunk
+    5. answer               forms.py, sse.py: events as they come, or the folded stream
+    6. count the outcome    measures.py
+
+Steps 2 to 5 end at once when the client leaves; closing a choice's iterator aborts it everywhere.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.types import Receive, Scope, Send
+
+from splitserve.clock import Clock, monotonic
+from splitserve.frontend.body import ClientGone, read_body
+from splitserve.frontend.choices import Choice, Emit, Pace, run_choice, run_together
+from splitserve.frontend.config import FrontendConfig
+from splitserve.frontend.derender.answer import Answer, usage
+from splitserve.frontend.derender.events import Delta
+from splitserve.frontend.derender.head import DONE, Head
+from splitserve.frontend.derender.pipeline import Derenderer
+from splitserve.frontend.disconnect import until_disconnect
+from splitserve.frontend.failures import failure_of
+from splitserve.frontend.forms import Form
+from splitserve.frontend.measures import FrontendMetrics, Outcome
+from splitserve.frontend.model import ServedModel
+from splitserve.frontend.render.job import Job
+from splitserve.frontend.render.pipeline import Renderer
+from splitserve.frontend.request_id import HEADER, LiveIds, asked_id
+from splitserve.frontend.sse import Response
+from splitserve.protocol.generate import Generator
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What both endpoints share. ``threads`` renders long bodies."""
+
+    generator: Generator
+    model: ServedModel
+    config: FrontendConfig
+    metrics: FrontendMetrics
+    threads: Executor
+    clock: Clock = monotonic
+    live: LiveIds = field(default_factory=LiveIds)
+
+
+class GenerationEndpoint:
+    """One endpoint as an ASGI application."""
+
+    def __init__(self, service: Service, form: Form) -> None:
+        self._service = service
+        self._form = form
+        self._renderer = Renderer(service.model, service.config)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        arrived = service.clock()
+        asked = asked_id(scope)
+        answer_id = service.live.claim(self._form.prefix, asked)
+        response = Response(send, [(HEADER, (asked or answer_id).encode())])
+        outcome: Outcome = "cancelled"
+        try:
+            body = await read_body(scope, receive, service.config.max_body_bytes)
+            await until_disconnect(receive, self._answer(body, answer_id, arrived, response))
+            outcome = "ok"
+        except ClientGone:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever went wrong becomes an answer
+            outcome = await _report(response, error, answer_id)
+        finally:
+            service.live.release(answer_id)
+            service.metrics.requests.add(outcome)
+
+    async def _answer(
+        self, body: bytes, answer_id: str, arrived: float, response: Response
+    ) -> None:
+        job = await self._render(body)
+        head = Head(answer_id, self._service.model.name, int(time.time()), job.include_usage)
+        answers = [Answer() for _ in job.sampling]
+        emits = self._writers(job, head) if job.stream else [_folding(one) for one in answers]
+        choices = self._choices(job, answer_id, arrived, emits)
+        generator = self._service.generator
+        await run_together([run_choice(generator, choice, response.write) for choice in choices])
+        counts = _usage(job, choices)
+        if job.stream:
+            last = head.usage_event(self._form.chunk_kind, counts) if job.include_usage else b""
+            await response.end(last + DONE)
+        else:
+            await response.whole(200, self._body(job, head, answers, counts), [])
+
+    async def _render(self, body: bytes) -> Job:
+        if len(body) <= self._service.config.inline_bytes:
+            return self._form.render(self._renderer, body)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._service.threads, self._form.render, self._renderer, body
+        )
+
+    def _writers(self, job: Job, head: Head) -> list[Emit]:
+        tokenizer = self._service.model.tokenizer
+        return [
+            self._form.writer(tokenizer, head, number, job.shown_ids(number)).write
+            for number in range(len(job.sampling))
+        ]
+
+    def _choices(
+        self, job: Job, answer_id: str, arrived: float, emits: Sequence[Emit]
+    ) -> list[Choice]:
+        service = self._service
+        return [
+            Choice(
+                request,
+                Derenderer(service.model.tokenizer, job.options, echo=job.prompt_of(number).echo),
+                Pace(service.metrics, service.clock, arrived),
+                emit,
+            )
+            for number, (request, emit) in enumerate(
+                zip(job.requests(answer_id), emits, strict=True)
+            )
+        ]
+
+    def _body(
+        self, job: Job, head: Head, answers: Sequence[Answer], counts: dict[str, Any]
+    ) -> bytes:
+        tokenizer = self._service.model.tokenizer
+        choices = [
+            self._form.choice(tokenizer, number, answer, job.shown_ids(number))
+            for number, answer in enumerate(answers)
+        ]
+        return self._form.body(head, choices, counts)
+
+
+def _folding(answer: Answer) -> Emit:
+    def emit(delta: Delta) -> bytes:
+        answer.add(delta)
+        return b""
+
+    return emit
+
+
+def _usage(job: Job, choices: Sequence[Choice]) -> dict[str, Any]:
+    """A prompt counts once, however many answers it gets."""
+    return usage(
+        sum(len(prompt.token_ids) for prompt in job.prompts),
+        sum(choice.derenderer.tokens for choice in choices),
+        [choice.derenderer.cached_tokens for choice in choices[:: job.n]],
+    )
+
+
+async def _report(response: Response, error: Exception, answer_id: str) -> Outcome:
+    failure = failure_of(error, answer_id)
+    if failure.outcome == "error":
+        _log.error("request %s: unexpected error", answer_id, exc_info=error)
+    elif failure.outcome == "peer_failed":
+        _log.warning("request %s: %s: %s", answer_id, type(error).__name__, error)
+    if response.started:
+        # No finish_reason and no [DONE]: the client must not take this for an answer's end.
+        await response.end(b"data: " + failure.body + b"\n\n")
+    else:
+        await response.whole(failure.status, failure.body, failure.headers)
+    return failure.outcome

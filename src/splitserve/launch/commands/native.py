@@ -1,0 +1,81 @@
+"""Command lines of Splitserve's own processes.
+
+Every setting is written out, so that ``ps`` shows what runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from splitserve.launch.addresses import unix_address
+from splitserve.launch.spec import PARENT_PID, STATUS_FD, ProcessSpec, WorkerSlot, thread_limits
+from splitserve.launch.topology import ModelAsked, Topology
+
+_SUPERVISED = ("--status-fd", STATUS_FD, "--parent-pid", PARENT_PID)
+
+
+def worker_process(slot: WorkerSlot) -> ProcessSpec:
+    """``splitserve worker`` on a Unix socket in the run directory."""
+    group, address = slot.group, unix_address(slot.paths.run_dir, slot.name)
+    return ProcessSpec(
+        name=slot.name,
+        role=group.role,
+        address=address,
+        cores=slot.cores,
+        env=thread_limits(len(slot.cores)),
+        argv=(
+            *(slot.paths.python, "-m", "splitserve", "worker", slot.model.name),
+            *("--role", group.role, "--name", slot.name, "--listen", address),
+            *("--engine", group.engine, "--connector", group.connector),
+            *("--device", group.device),
+            *_model_flags(slot.model),
+            *("--kv-cache-memory-bytes", str(group.kv_cache_memory_bytes)),
+            *("--max-num-seqs", str(group.max_num_seqs)),
+            *("--max-num-batched-tokens", str(group.max_num_batched_tokens)),
+            f"--{'' if group.enable_prefix_caching else 'no-'}enable-prefix-caching",
+            *("--cores", ",".join(map(str, slot.cores))),
+            *_SUPERVISED,
+        ),
+    )
+
+
+def fake_worker_process(slot: WorkerSlot) -> ProcessSpec:
+    """The same with the fake engine's costs."""
+    process, costs = worker_process(slot), slot.group.fake
+    return replace(
+        process,
+        argv=(
+            *process.argv,
+            *("--fake-step-ms", str(costs.step_ms)),
+            *("--fake-prefill-us-per-token", str(costs.prefill_us_per_token)),
+            *("--fake-decode-us-per-seq", str(costs.decode_us_per_seq)),
+            *("--fake-num-blocks", str(costs.num_blocks)),
+        ),
+    )
+
+
+def gateway_process(topology: Topology, python: str, workers: Sequence[str]) -> ProcessSpec:
+    """``splitserve gateway`` in front of the workers at these addresses."""
+    gateway, model = topology.gateway, topology.model
+    return ProcessSpec(
+        name="gateway",
+        role="gateway",
+        address=f"{gateway.host}:{gateway.port}",
+        env=thread_limits(1),
+        argv=(
+            *(python, "-m", "splitserve", "gateway", model.name),
+            *(part for address in workers for part in ("--worker", address)),
+            *("--host", gateway.host, "--port", str(gateway.port)),
+            *("--served-model-name", model.served_as, "--policy", gateway.policy),
+            *("--request-timeout-s", str(gateway.request_timeout_s)),
+            *_SUPERVISED,
+        ),
+    )
+
+
+def _model_flags(model: ModelAsked) -> tuple[str, ...]:
+    length = model.max_model_len
+    return (
+        *("--dtype", model.dtype, "--load-format", model.load_format, "--seed", str(model.seed)),
+        *("--block-size", str(model.block_size)),
+        *(("--max-model-len", str(length)) if length is not None else ()),
+    )

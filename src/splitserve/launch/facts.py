@@ -1,0 +1,55 @@
+"""What the plan needs to know of this machine and of the model."""
+
+import os
+from pathlib import Path
+
+from splitserve.launch.plan import MachineFacts, ModelFacts, itemsize
+from splitserve.launch.topology import ModelAsked
+from splitserve.modelstore.progress import Progress
+from splitserve.modelstore.resolve import resolve
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def machine_facts() -> MachineFacts:
+    """This process's cores, and the memory that is available to it now."""
+    return MachineFacts(
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        memory_bytes=min(available_bytes(Path("/proc/meminfo")), cgroup_room_bytes(_CGROUP)),
+    )
+
+
+def model_facts(asked: ModelAsked, progress: Progress) -> ModelFacts:
+    """Of the model asked for, fetched first if it is not here yet: once, for all workers to find.
+
+    Raises ConfigError or UnavailableError as the model store does.
+    """
+    folder = resolve(asked.name, progress=progress)
+    return ModelFacts(
+        kv_token_bytes=folder.kv_token_bytes(itemsize(asked.dtype)),
+        max_model_len=folder.max_model_len(),
+        weight_bytes=folder.weight_bytes(),
+    )
+
+
+def available_bytes(meminfo: Path) -> int:
+    """``MemAvailable`` of proc(5), which it gives in KiB."""
+    for line in meminfo.read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def cgroup_room_bytes(root: Path) -> int:
+    """What a container's limit leaves (cgroup v2), page cache counted as free; huge if no limit."""
+    try:
+        limit = (root / "memory.max").read_text(encoding="ascii").strip()
+        used = int((root / "memory.current").read_text(encoding="ascii"))
+        stat = (root / "memory.stat").read_text(encoding="ascii")
+    except OSError:
+        return 1 << 62
+    if limit == "max":
+        return 1 << 62
+    cache = dict(line.split() for line in stat.splitlines()).get("inactive_file", "0")
+    return max(0, int(limit) - used + int(cache))

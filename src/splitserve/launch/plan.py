@@ -1,0 +1,159 @@
+"""From what was asked and what the machine has to exactly what will be started. Pure.
+
+Cores are shared out evenly, memory is added up and compared, addresses are chosen. Whatever is
+found to be wrong here is found before any process starts.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from splitserve.errors import ConfigError
+from splitserve.launch.addresses import exposure_warning
+from splitserve.launch.commands import COMMANDS
+from splitserve.launch.commands.native import gateway_process
+from splitserve.launch.cores import share_cores
+from splitserve.launch.sizes import format_size
+from splitserve.launch.spec import Paths, ProcessSpec, WorkerSlot
+from splitserve.launch.topology import Topology, WorkerGroup
+from splitserve.loading import load
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """``cores`` are those this process may use; ``memory_bytes`` is what is available now."""
+
+    cores: tuple[int, ...]
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What of a model decides how much memory it takes.
+
+    ``kv_token_bytes`` is the KV of one token over all layers in the dtype asked for.
+    ``weight_bytes`` is the size of its files: no worker takes less.
+    """
+
+    kv_token_bytes: int
+    max_model_len: int
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWorker:
+    """A worker with what its memory amounts to. ``kv_tokens`` fit into its pool together."""
+
+    process: ProcessSpec
+    group: WorkerGroup
+    kv_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that will be started."""
+
+    topology: Topology
+    gateway: ProcessSpec
+    workers: tuple[PlannedWorker, ...]
+    model: ModelFacts
+    warnings: tuple[str, ...]
+
+    @property
+    def processes(self) -> tuple[ProcessSpec, ...]:
+        return (*(worker.process for worker in self.workers), self.gateway)
+
+
+def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths: Paths) -> Plan:
+    """The plan.
+
+    Raises ConfigError for cores this process may not use, a length beyond the model's, and more
+    memory than is available.
+    """
+    _check_length(topology, model)
+    _check_memory(topology, machine, model)
+    shares, warnings = share_cores(topology.workers, machine.cores)
+    workers = tuple(
+        PlannedWorker(
+            process=load(COMMANDS[group.engine])(
+                WorkerSlot(name, topology.model, group, cores, paths)
+            ),
+            group=group,
+            kv_tokens=_kv_tokens(topology, group, model),
+        )
+        for (name, group), cores in zip(_named(topology), shares, strict=True)
+    )
+    return Plan(
+        topology=topology,
+        gateway=gateway_process(
+            topology, paths.python, [worker.process.address for worker in workers]
+        ),
+        workers=workers,
+        model=model,
+        warnings=tuple(
+            filter(
+                None,
+                (
+                    *warnings,
+                    exposure_warning(topology.gateway.host),
+                    *_small_pools(topology, workers, model),
+                ),
+            )
+        ),
+    )
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one number. ``auto`` is a 16-bit type."""
+    return 4 if dtype == "float32" else 2
+
+
+def _named(topology: Topology) -> Iterator[tuple[str, WorkerGroup]]:
+    """Every worker to be, numbered within its role: ``prefill-0``."""
+    used: Counter[str] = Counter()
+    for group in topology.workers:
+        for _ in range(group.count):
+            yield f"{group.role}-{used[group.role]}", group
+            used[group.role] += 1
+
+
+def _kv_tokens(topology: Topology, group: WorkerGroup, model: ModelFacts) -> int:
+    block_size = topology.model.block_size
+    if group.engine == "fake":
+        return group.fake.num_blocks * block_size
+    return group.kv_cache_memory_bytes // (model.kv_token_bytes * block_size) * block_size
+
+
+def _check_length(topology: Topology, model: ModelFacts) -> None:
+    asked = topology.model.max_model_len
+    if asked is not None and asked > model.max_model_len:
+        raise ConfigError(
+            f"model.max_model_len: {asked} is more than the model's own {model.max_model_len}"
+        )
+
+
+def _check_memory(topology: Topology, machine: MachineFacts, model: ModelFacts) -> None:
+    """Only host memory: what a GPU holds is known to the worker that opens it."""
+    on_host = [
+        group for group in topology.workers if group.device == "cpu" and group.engine == "native"
+    ]
+    weights = model.weight_bytes * sum(group.count for group in on_host)
+    pools = sum(group.kv_cache_memory_bytes * group.count for group in on_host)
+    if weights + pools > machine.memory_bytes:
+        raise ConfigError(
+            f"workers: KV pools of {format_size(pools)} and weights of {format_size(weights)} are "
+            f"more than the {format_size(machine.memory_bytes)} of memory available; lower "
+            "kv_cache_memory_bytes or the number of workers"
+        )
+
+
+def _small_pools(
+    topology: Topology, workers: tuple[PlannedWorker, ...], model: ModelFacts
+) -> Iterator[str]:
+    limit = topology.model.max_model_len or model.max_model_len
+    for worker in workers:
+        if worker.kv_tokens < limit:
+            yield (
+                f"{worker.process.name}: its KV pool holds {worker.kv_tokens} tokens, less than "
+                f"one request of the greatest length ({limit}); longer requests will be refused"
+            )

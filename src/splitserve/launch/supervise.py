@@ -1,0 +1,117 @@
+"""Starts a plan's processes together, keeps them running, stops them in order."""
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Final
+
+from splitserve.clock import Clock, monotonic
+from splitserve.launch.addresses import http_url
+from splitserve.launch.hosts.base import Host
+from splitserve.launch.keep import Keeper, Limits, OnChange, Supervised
+from splitserve.launch.plan import Plan
+from splitserve.launch.probe import is_ready
+from splitserve.lifecycle import StartFailed
+
+_POLL_S: Final = 0.05
+
+
+class Deployment:
+    """All processes of one plan. ``async with`` starts them and, at its end, stops them.
+
+    Within the block a request would be served, unless something has died since. Entering raises
+    StartFailed when a process does not become ready; then nothing is left running.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        host: Host,
+        on_change: OnChange,
+        limits: Limits,
+        clock: Clock = monotonic,
+    ) -> None:
+        self._keepers = {
+            spec.name: Keeper(spec, host, limits, clock, on_change) for spec in plan.processes
+        }
+        self._gateway = self._keepers[plan.gateway.name]
+        self._asked = plan.topology.gateway
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def processes(self) -> tuple[Supervised, ...]:
+        """Workers in the plan's order, then the gateway."""
+        return tuple(keeper.status for keeper in self._keepers.values())
+
+    @property
+    def port(self) -> int:
+        """The gateway's; known once it is ready where a free one was asked for."""
+        return int(self._gateway.status.facts.get("port", self._asked.port))
+
+    @property
+    def url(self) -> str:
+        """The gateway as reached from this machine."""
+        return http_url(self._asked.host, self.port)
+
+    async def __aenter__(self) -> "Deployment":
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def run_forever(self) -> None:
+        """Returns never; the way out is to be cancelled."""
+        await self._while_kept(asyncio.Event().wait())
+
+    async def stop(self) -> None:
+        """Gateway first, so that no request meets half a deployment; then all workers at once."""
+        workers = [keeper for keeper in self._keepers.values() if keeper is not self._gateway]
+        await self._gateway.end()
+        await asyncio.gather(*(keeper.end() for keeper in workers))
+        for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
+            # StartFailed was raised where the start was waited for.
+            if outcome is not None and not isinstance(outcome, StartFailed):
+                raise outcome
+
+    def kill(self) -> None:
+        """Ends every process at once, waiting for nothing."""
+        for keeper in self._keepers.values():
+            keeper.kill()
+
+    async def _start(self) -> None:
+        self._tasks = [asyncio.create_task(keeper.run()) for keeper in self._keepers.values()]
+        await self._while_kept(self._all_started())
+        await self._while_kept(self._answered())
+
+    async def _all_started(self) -> None:
+        for keeper in self._keepers.values():
+            await keeper.has_started.wait()
+
+    async def _answered(self) -> None:
+        # Another process's state: nothing here could be waited for.
+        while not await is_ready(self._asked.host, self.port):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+
+    async def _while_kept(self, goal: Coroutine[Any, Any, object]) -> None:
+        """Waits for ``goal``; raises what a keeper raises before that."""
+        task = asyncio.create_task(goal)
+        try:
+            await asyncio.wait([task, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            task.cancel()
+        for keeper in self._tasks:
+            if keeper.done():
+                keeper.result()
+        # Cancelling a task that is done has no effect.
+        if task.done():
+            await task

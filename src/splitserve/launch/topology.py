@@ -1,0 +1,190 @@
+"""What was asked for: a deployment, as written in a TOML file or on the command line.
+
+    [model]                      which model; the same for every worker
+    [gateway]                    where the HTTP API listens
+    [[workers]]                  one table per group of equal workers
+
+Keys are those of the command line's flags; defaults stand here once. Unknown keys are errors.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from splitserve.errors import ConfigError
+from splitserve.launch.checks import check_value, one_of, reject_unknown_keys
+from splitserve.launch.sizes import ByteSize, parse_size
+
+ROLES = ("colocated", "prefill", "decode")
+ENGINES = ("native", "fake")
+CONNECTORS = ("shm",)
+DTYPES = ("auto", "bfloat16", "float32")
+DEVICES = ("cpu", "cuda")
+LOAD_FORMATS = ("auto", "dummy")
+POLICIES = ("least_loaded", "round_robin")
+
+
+class ModelAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``name`` is one known to ``splitserve pull``, a folder, a GGUF file or a hub id.
+
+    ``served_model_name`` is what clients call it; None means ``name``. ``max_model_len`` None takes
+    the model's own. What would make two workers disagree about KV stands here and not per group.
+    """
+
+    name: str
+    served_model_name: str | None = None
+    dtype: str = "auto"
+    max_model_len: int | None = None
+    load_format: str = "auto"
+    seed: int = 0
+    block_size: int = 16
+
+    @property
+    def served_as(self) -> str:
+        return self.served_model_name or self.name
+
+
+class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``port`` 0 takes a free one. ``request_timeout_s`` is a request's whole time."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    policy: str = "least_loaded"
+    request_timeout_s: float = 600.0
+
+
+class FakeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the fake engine takes, and the size of its pool."""
+
+    step_ms: float = 0.0
+    prefill_us_per_token: float = 0.0
+    decode_us_per_seq: float = 0.0
+    num_blocks: int = 1024
+
+
+class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``count`` equal workers. ``cores`` empty means a share of what other groups leave.
+
+    ``fake`` is read by ``engine = "fake"`` only.
+    """
+
+    role: str = "colocated"
+    count: int = 1
+    engine: str = "native"
+    device: str = "cpu"
+    cores: tuple[int, ...] = ()
+    connector: str = "shm"
+    kv_cache_memory_bytes: ByteSize = ByteSize(1 << 30)
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    enable_prefix_caching: bool = True
+    fake: FakeCosts = FakeCosts()
+
+
+class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One gateway and its workers, all of one model."""
+
+    model: ModelAsked
+    workers: tuple[WorkerGroup, ...]
+    gateway: GatewayAsked = GatewayAsked()
+
+
+def read_topology(path: Path) -> Topology:
+    """The topology in the file. Raises ConfigError that names file, key and cure."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from error
+    try:
+        return parse_topology(data)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def parse_topology(data: dict[str, Any]) -> Topology:
+    """The topology in parsed TOML. Raises ConfigError that names the key's path."""
+    reject_unknown_keys(data, Topology)
+    try:
+        topology = msgspec.convert(data, Topology, dec_hook=_decode_size)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_in_toml_words(str(error))) from error
+    return checked(topology)
+
+
+def checked(topology: Topology) -> Topology:
+    """The same topology, or a ConfigError that names the first wrong value and its path."""
+    _check_model(topology.model)
+    _check_gateway(topology.gateway)
+    check_value("workers", topology.workers, bool(topology.workers), "needs at least one group")
+    for number, group in enumerate(topology.workers):
+        _check_group(f"workers[{number}]", group)
+    _check_roles({group.role for group in topology.workers})
+    return topology
+
+
+def _check_model(model: ModelAsked) -> None:
+    check_value("model.name", model.name, bool(model.name.strip()), "must not be empty")
+    one_of("model.dtype", model.dtype, DTYPES)
+    one_of("model.load_format", model.load_format, LOAD_FORMATS)
+    length = model.max_model_len
+    check_value("model.max_model_len", length, length is None or length > 0, "must be positive")
+    check_value("model.seed", model.seed, model.seed >= 0, "must not be negative")
+    size = model.block_size
+    check_value("model.block_size", size, 1 <= size <= 1024, "must be from 1 to 1024")
+
+
+def _check_gateway(gateway: GatewayAsked) -> None:
+    check_value("gateway.host", gateway.host, bool(gateway.host.strip()), "must not be empty")
+    check_value("gateway.port", gateway.port, 0 <= gateway.port <= 65535, "must be 0 to 65535")
+    one_of("gateway.policy", gateway.policy, POLICIES)
+    timeout_s = gateway.request_timeout_s
+    check_value("gateway.request_timeout_s", timeout_s, timeout_s > 0, "must be positive")
+
+
+def _check_group(path: str, group: WorkerGroup) -> None:
+    one_of(f"{path}.role", group.role, ROLES)
+    one_of(f"{path}.engine", group.engine, ENGINES)
+    one_of(f"{path}.device", group.device, DEVICES)
+    one_of(f"{path}.connector", group.connector, CONNECTORS)
+    for key, value in (
+        ("count", group.count),
+        ("kv_cache_memory_bytes", group.kv_cache_memory_bytes),
+        ("max_num_seqs", group.max_num_seqs),
+        ("max_num_batched_tokens", group.max_num_batched_tokens),
+        ("fake.num_blocks", group.fake.num_blocks),
+    ):
+        check_value(f"{path}.{key}", value, value > 0, "must be positive")
+    for key, cost in (
+        ("step_ms", group.fake.step_ms),
+        ("prefill_us_per_token", group.fake.prefill_us_per_token),
+        ("decode_us_per_seq", group.fake.decode_us_per_seq),
+    ):
+        check_value(f"{path}.fake.{key}", cost, cost >= 0, "must not be negative")
+    repeated = len(set(group.cores)) != len(group.cores)
+    check_value(f"{path}.cores", list(group.cores), not repeated, "names a core twice")
+
+
+def _check_roles(roles: set[str]) -> None:
+    for one, other in (("prefill", "decode"), ("decode", "prefill")):
+        if one in roles and other not in roles and "colocated" not in roles:
+            raise ConfigError(
+                f'workers: a group with role "{one}" needs one with role "{other}" (or "colocated")'
+            )
+
+
+def _decode_size(kind: type, value: object) -> ByteSize:
+    if kind is not ByteSize:
+        raise NotImplementedError(f"no topology key has type {kind}")
+    return parse_size(value)
+
+
+def _in_toml_words(message: str) -> str:
+    """msgspec's ``Expected `int`, got `str` - at `$.workers[0].count` `` as ``path: what``."""
+    what, separator, place = message.partition(" - at `$")
+    path = place.rstrip("`").lstrip(".")
+    what = what.replace("Object missing required field", "needs the key")
+    return f"{path}: {what}" if separator and path else what

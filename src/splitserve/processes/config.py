@@ -1,0 +1,21 @@
+"""What one gateway process was asked to be."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """Field names are those of ``splitserve gateway``'s flags. Times in seconds.
+
+    ``workers`` are addresses (``unix:/path`` or ``tcp:host:port``); the gateway learns names and
+    roles from the workers themselves and waits for those that are not there yet. ``port`` 0 takes
+    a free one.
+    """
+
+    model: str
+    workers: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    served_model_name: str | None = None
+    policy: str = "least_loaded"
+    request_timeout_s: float = 600.0

@@ -1,0 +1,70 @@
+"""One request as the orchestrator holds it, and its name at the workers."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from splitserve.ids import HandoffId, RequestId, WorkerId
+from splitserve.protocol.generate import GenerateRequest, TokenChunk
+from splitserve.router.handoff.states import Progress
+from splitserve.router.handoff.stream import TokenStream
+from splitserve.router.policy.base import RequestView
+
+_MARK: Final = "~"
+
+
+def wire_id(request_id: RequestId, attempt: int) -> RequestId:
+    """The request's id at the workers. A later attempt has another one, so that what a worker
+    still says of an earlier attempt cannot be taken for news of this one."""
+    return RequestId(f"{request_id}{_MARK}{attempt}") if attempt > 0 else request_id
+
+
+def asked_id(wire: RequestId) -> RequestId:
+    """The id the request came with."""
+    return RequestId(wire.rpartition(_MARK)[0] or wire)
+
+
+@dataclass(slots=True, eq=False)
+class Generation:
+    """``serial`` orders arrivals. ``handoff`` names the current attempt's, None for whole ones."""
+
+    request: GenerateRequest
+    view: RequestView
+    serial: int
+    arrived: float
+    stream: TokenStream
+    progress: Progress
+    handoff: HandoffId | None = None
+
+    def wire_request(self) -> GenerateRequest:
+        """The request under the current attempt's id."""
+        name = self.wire_id()
+        if name is self.request.request_id:
+            return self.request
+        return msgspec.structs.replace(self.request, request_id=name)
+
+    def wire_id(self) -> RequestId:
+        return wire_id(self.request.request_id, self.progress.attempt)
+
+    def as_asked(self, chunk: TokenChunk) -> TokenChunk:
+        """``chunk`` under the id the request came with. Cached tokens belong to the prompt: what a
+        later worker found of them, the answer so far included, is no news for the client."""
+        return msgspec.structs.replace(
+            chunk,
+            request_id=self.request.request_id,
+            cached_tokens=chunk.cached_tokens if chunk.index == 0 else None,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Assignment:
+    """One worker's part in one attempt: what the ledger keeps. ``plain``: it has spoken, so its
+    next tokens change nothing but the stream."""
+
+    generation: Generation
+    worker: WorkerId
+    request_id: RequestId
+    attempt: int
+    stream: TokenStream
+    plain: bool = False

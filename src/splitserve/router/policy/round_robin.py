@@ -1,0 +1,23 @@
+"""In turn, whatever the load."""
+
+from collections.abc import Sequence
+
+from splitserve.router.policy import split
+from splitserve.router.policy.base import Placement, RequestView, WorkerView
+from splitserve.router.policy.turns import Turns
+
+
+class RoundRobin:
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def place(
+        self, request: RequestView, workers: Sequence[WorkerView], now: float
+    ) -> Placement | None:
+        del now
+        return split.place(request, workers, self._turns, answer_cost=_equal, prompt_cost=_equal)
+
+
+def _equal(worker: WorkerView) -> int:
+    del worker
+    return 0

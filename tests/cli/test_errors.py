@@ -1,0 +1,92 @@
+"""Every way to be wrong on the command line: one line that helps, and a code that says whose."""
+
+from pathlib import Path
+
+import pytest
+
+from splitserve.cli.errors import exit_code_of
+from splitserve.errors import BugError, ConfigError, SplitserveError, UnavailableError
+from splitserve.lifecycle import StartFailed
+
+from .commands import splitserve
+
+WORKER = ("worker", "m", "--role", "prefill", "--name", "n", "--listen", "unix:/tmp/x")
+GATEWAY = ("gateway", "m", "--worker", "unix:/tmp/x")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("x"), 2),
+        (UnavailableError("x"), 3),
+        (StartFailed("n", "r", "l", []), 4),
+        (BugError("x"), 1),
+    ],
+)
+def test_each_kind_of_error_has_its_code(error: SplitserveError, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing",), "No such command 'nothing'"),
+        (("serve",), "Missing argument 'MODEL'"),
+        (("serve", "m", "--nothing"), "No such option: --nothing"),
+        (("serve", "m", "--port"), "--port"),
+        (("serve", "m", "--port", "--host", "h"), "Invalid value for '--port'"),
+        (("serve", "m", "--port", "70000"), "gateway.port must be 0 to 65535 (got 70000)"),
+        (("serve", "m", "--prefill", "1"), "--prefill and --decode go together"),
+        (("serve", "m", "--decode", "1"), "--prefill and --decode go together"),
+        (("serve", "m", "--prefill", "0", "--decode", "1"), "--prefill must be at least 1 (got 0)"),
+        (("serve", "m", "--colocated", "0"), "--colocated must be at least 1 (got 0)"),
+        (
+            ("serve", "m", "--prefill", "1", "--decode", "1", "--colocated", "1"),
+            "either --prefill and --decode, or --colocated",
+        ),
+        (("serve", "m", "--kv-cache-memory-bytes", "1x"), "--kv-cache-memory-bytes: '1x' is not"),
+        (("serve", "m", "--engine", "natve"), "did you mean 'native'?"),
+        (("serve", "/nonexistent/model"), "no model '/nonexistent/model'"),
+        (("up",), "Missing argument 'TOPOLOGY.toml'"),
+        (("up", "/nonexistent.toml"), "/nonexistent.toml: No such file or directory"),
+        (("worker", "m"), "Missing option '--role'"),
+        ((*WORKER, "--role", "prefil"), "--role must be one of colocated, prefill, decode"),
+        ((*WORKER, "--listen", "/tmp/x"), "neither unix:/path nor tcp:host:port"),
+        ((*WORKER, "--cores", "0,n1"), "--cores: 'n1' is not a core number"),
+        ((*WORKER, "--cores", "0,"), "--cores: '' is not a core number"),
+        ((*WORKER, "--cores", "0,0"), "--cores: '0,0' names a core twice"),
+        ((*WORKER, "--cores", "90000"), "cores: [90000] are not among"),
+        ((*WORKER, "--max-num-seqs", "0"), "--max-num-seqs must be positive (got 0)"),
+        ((*WORKER, "--fake-step-ms", "-1"), "--fake-step-ms must not be negative"),
+        ((*WORKER, "--log-level", "loud"), "--log-level must be one of debug, info"),
+        ((*WORKER, "--status-fd", "999"), "status-fd: 999 is not an open file descriptor"),
+        (("gateway", "m"), "Missing option '--worker'"),
+        ((*GATEWAY, "--worker", "tcp:h"), "address 'tcp:h' is neither"),
+        ((*GATEWAY, "--policy", "random"), "--policy must be one of least_loaded, round_robin"),
+        ((*GATEWAY, "--port", "-1"), "--port must be from 0 to 65535 (got -1)"),
+        ((*GATEWAY, "--request-timeout-s", "nan"), "--request-timeout-s must be positive"),
+        (("bench", "nothing"), "No such command 'nothing'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_setting_is_one_line_and_code_2(arguments: tuple[str, ...], message: str) -> None:
+    done = splitserve(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+
+
+def test_a_wrong_topology_names_file_and_key(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text('[model]\nname = "m"\n[[workers]]\nrole = "decod"\n')
+    done = splitserve("up", path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {path}: workers[0].role must be one of")
+
+
+def test_a_parent_that_is_gone_is_code_3() -> None:
+    done = splitserve(*WORKER, "--parent-pid", "1073741824")
+    assert done.returncode == 3
+    assert done.stderr == "error: the process that started this one (1073741824) is gone\n"

@@ -1,0 +1,87 @@
+"""What the terminal shows."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from splitserve.launch.keep import State, Supervised
+from splitserve.launch.narrate import Narrator, describe_start
+from splitserve.launch.plan import resolve
+from splitserve.launch.show import show_log, show_plan, show_url, show_warnings
+from splitserve.launch.spec import ProcessSpec
+from splitserve.launch.topology import ModelAsked, Topology, WorkerGroup
+from splitserve.lifecycle import StartFailed
+
+from .test_plan import MACHINE, MODEL, PATHS
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), width=100)
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def process(name: str, state: State, note: str = "") -> Supervised:
+    spec = ProcessSpec(name=name, role="decode", argv=("x",), address="unix:/x")
+    return Supervised(spec, state=state, note=note)
+
+
+def test_the_plan_says_what_kv_costs_before_anything_starts(console: Console) -> None:
+    topology = Topology(
+        model=ModelAsked(name="smollm2"),
+        workers=(WorkerGroup(role="prefill"), WorkerGroup(role="decode")),
+    )
+    show_plan(console, resolve(topology, MACHINE, MODEL, PATHS))
+    text = shown(console)
+    assert text.count("46,592") == 2
+    assert "KV cache 22.5 KiB a token, 220 MiB for 10,000" in text
+    assert "up to 8,192 tokens a request" in " ".join(text.split())
+    for line in ("prefill-0", "decode-0", "0,1", "2,3"):
+        assert line in text
+
+
+def test_a_start_under_way_names_what_is_waited_for() -> None:
+    ready, loading = process("a", State.READY), process("b", State.STARTING)
+    assert describe_start([ready, loading], 4.4) == "1 of 2 ready, waiting for b (4 s)"
+    assert describe_start([ready], 4.6) == "1 of 1 ready, waiting for a worker to be usable (5 s)"
+
+
+async def test_without_a_terminal_only_changes_are_written(console: Console) -> None:
+    narrator = Narrator(console)
+    async with narrator.waiting_for([process("a", State.STARTING)]):
+        narrator.changed(process("a", State.READY))
+    narrator.changed(process("a", State.RESTARTING, "was killed by SIGKILL [sic]"))
+    first, second = shown(console).splitlines()
+    assert first.endswith(" a ready")
+    assert second.endswith(" a restarting: was killed by SIGKILL [sic]")
+
+
+async def test_a_terminal_counts_the_seconds() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    async with Narrator(console).waiting_for([process("a", State.STARTING)]):
+        pass
+    assert "starting" in shown(console)
+
+
+def test_the_command_to_try_it_is_one_line_for_a_shell(console: Console) -> None:
+    show_url(console, "http://127.0.0.1:8000", "it's", 1.25)
+    text = shown(console)
+    assert "Ready after 1.2 s" in text
+    (command,) = (line for line in text.splitlines() if "curl" in line)
+    assert command.endswith('"content": "Hello!"}]}\'')
+    assert "it'\"'\"'s" in command
+
+
+def test_warnings_and_logs_are_shown_as_they_are(console: Console) -> None:
+    show_warnings(console, ["[one]", "two " + "long " * 40])
+    show_log(console, StartFailed("a", "r", "/x/a.log", ["  [red]line"]))
+    show_log(console, StartFailed("a", "r", "/x/b.log", []))
+    lines = shown(console).splitlines()
+    assert lines[0] == "warning: [one]"
+    assert lines[1].startswith("warning: two long")
+    assert lines[2:] == ["last lines of /x/a.log:", "    [red]line"]

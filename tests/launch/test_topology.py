@@ -1,0 +1,141 @@
+"""Topology files: what is accepted, and what the errors say."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from splitserve.errors import ConfigError
+from splitserve.launch.topology import (
+    GatewayAsked,
+    ModelAsked,
+    Topology,
+    WorkerGroup,
+    parse_topology,
+    read_topology,
+)
+
+TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+
+FULL = """
+[model]
+name = "smollm2"
+served_model_name = "small"
+dtype = "float32"
+max_model_len = 2048
+block_size = 32
+
+[gateway]
+port = 9000
+policy = "round_robin"
+request_timeout_s = 30
+
+[[workers]]
+role = "prefill"
+cores = [0]
+kv_cache_memory_bytes = "512MiB"
+
+[[workers]]
+role = "decode"
+count = 2
+engine = "fake"
+fake = { step_ms = 5, num_blocks = 64 }
+"""
+
+OK = '[model]\nname = "m"\n'
+WORKERS = OK + "[[workers]]\n"
+
+
+def test_a_full_file_means_what_it_says() -> None:
+    topology = parse_topology(tomllib.loads(FULL))
+    assert topology.model == ModelAsked(
+        name="smollm2",
+        served_model_name="small",
+        dtype="float32",
+        max_model_len=2048,
+        block_size=32,
+    )
+    assert topology.model.served_as == "small"
+    assert topology.gateway == GatewayAsked(port=9000, policy="round_robin", request_timeout_s=30.0)
+    prefill, decode = topology.workers
+    assert prefill == WorkerGroup(role="prefill", cores=(0,), kv_cache_memory_bytes=512 << 20)
+    assert (decode.role, decode.count, decode.engine) == ("decode", 2, "fake")
+    assert (decode.fake.step_ms, decode.fake.num_blocks) == (5.0, 64)
+
+
+def test_the_least_file_is_a_model_and_one_group() -> None:
+    assert parse_topology(tomllib.loads(WORKERS)) == Topology(
+        model=ModelAsked(name="m"), workers=(WorkerGroup(),), gateway=GatewayAsked()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[workers]]\n", "needs the key `model`"),
+        (OK, "needs the key `workers`"),
+        ("[model]\n[[workers]]\n", "model: needs the key `name`"),
+        ('model = "m"\n[[workers]]\n', "model: Expected `object`, got `str`"),
+        (OK + "[workers]\ncount = 1\n", "workers: Expected `array`, got `object`"),
+        (OK + "workers = []\n", "model.workers: unknown key; known are name"),
+        ("workers = []\n" + OK, "workers needs at least one group"),
+        ('[model]\nname = " "\n[[workers]]\n', "model.name must not be empty"),
+        (WORKERS + "rol = 1\n", "workers[0].rol: unknown key; did you mean 'role'?"),
+        (WORKERS + "zzz = 1\n", "workers[0].zzz: unknown key; known are role, count"),
+        (WORKERS + "[[workers]]\nmax_seqs = 1\n", "workers[1].max_seqs: unknown key; did you mean"),
+        (WORKERS + "fake = { step = 1 }\n", "workers[0].fake.step: unknown key; did you mean"),
+        ("[modle]\n" + WORKERS, "modle: unknown key; did you mean 'model'?"),
+        (WORKERS + 'role = "prefil"\n', "(got 'prefil'); did you mean 'prefill'?"),
+        (WORKERS + 'role = "prefill"\n', 'with role "prefill" needs one with role "decode"'),
+        (WORKERS + 'role = "decode"\n', 'with role "decode" needs one with role "prefill"'),
+        (WORKERS + "count = 0\n", "workers[0].count must be positive (got 0)"),
+        (WORKERS + 'count = "2"\n', "workers[0].count: Expected `int`, got `str`"),
+        (WORKERS + "count = true\n", "workers[0].count: Expected `int`, got `bool`"),
+        (WORKERS + 'engine = "vlm"\n', "workers[0].engine must be one of native, fake"),
+        (WORKERS + 'connector = "memory"\n', "workers[0].connector must be one of shm"),
+        (WORKERS + 'cores = [0, "n 1"]\n', "workers[0].cores[1]: Expected `int`, got `str`"),
+        (WORKERS + "cores = [0, 0]\n", "workers[0].cores names a core twice"),
+        (
+            WORKERS + 'kv_cache_memory_bytes = "1 GB of"\n',
+            "workers[0].kv_cache_memory_bytes: '1 GB",
+        ),
+        (WORKERS + "kv_cache_memory_bytes = -1\n", "kv_cache_memory_bytes must be positive"),
+        (WORKERS + "kv_cache_memory_bytes = true\n", "kv_cache_memory_bytes: True is not a size"),
+        (WORKERS + "fake = { step_ms = -1 }\n", "workers[0].fake.step_ms must not be negative"),
+        (WORKERS + "fake = { step_ms = nan }\n", "workers[0].fake.step_ms must not be negative"),
+        (WORKERS + "max_num_seqs = 0\n", "workers[0].max_num_seqs must be positive"),
+        (WORKERS + "[gateway]\nport = 65536\n", "gateway.port must be 0 to 65535 (got 65536)"),
+        (WORKERS + '[gateway]\npolicy = "random"\n', "gateway.policy must be one of least_loaded"),
+        (WORKERS + "[gateway]\nrequest_timeout_s = nan\n", "request_timeout_s must be positive"),
+        (WORKERS + '[gateway]\nhost = ""\n', "gateway.host must not be empty"),
+        ('[model]\nname = "m"\ndtype = "fp8"\n[[workers]]\n', "model.dtype must be one of auto"),
+        ('[model]\nname = "m"\nblock_size = 0\n[[workers]]\n', "model.block_size must be from 1"),
+        ('[model]\nname = "m"\nmax_model_len = 0\n[[workers]]\n', "model.max_model_len must be"),
+        ('[model]\nname = "m"\nseed = -1\n[[workers]]\n', "model.seed must not be negative"),
+    ],
+)
+def test_an_error_names_the_key_and_the_cure(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_topology(tomllib.loads(text))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_errors_of_a_file_begin_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    for content, message in (
+        (None, f"{path}: No such file or directory"),
+        (b"[model", f"{path}: not a TOML file"),
+        (b"\xff", f"{path}: not a TOML file"),
+        (b"[model]\n", f"{path}: model: needs the key"),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ConfigError) as caught:
+            read_topology(path)
+        assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*.toml")), ids=lambda path: path.name)
+def test_the_examples_are_right(path: Path) -> None:
+    assert read_topology(path).workers
