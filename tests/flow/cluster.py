@@ -107,7 +107,9 @@ class Cluster:
     def total(self, name: str, **labels: str) -> float:
         """Sum of a metric over all series that carry ``labels``."""
         wanted = set(labels.items())
-        return sum(v for (n, found), v in self.metrics().items() if n == name and wanted <= set(found))
+        return sum(
+            v for (n, found), v in self.metrics().items() if n == name and wanted <= set(found)
+        )
 
     def kv_blocks(self) -> dict[str, dict[str, int]]:
         """worker -> state -> blocks, as the gateway last heard."""
@@ -139,7 +141,9 @@ class Cluster:
                 process.popen.wait(timeout=15)
             except subprocess.TimeoutExpired:
                 process.kill()
-                raise AssertionError(f"{process.name} ignored SIGTERM: {tail(process.log)}") from None
+                raise AssertionError(
+                    f"{process.name} ignored SIGTERM: {tail(process.log)}"
+                ) from None
 
 
 @dataclass
