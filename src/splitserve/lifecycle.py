@@ -150,7 +150,9 @@ class StopSignals:
     they must not block (``loop.call_soon_threadsafe(event.set)`` is what an event loop needs).
     """
 
-    def __init__(self, stop: Callable[[], object], abandon: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, stop: Callable[[], object], abandon: Callable[[], object] | None = None
+    ) -> None:
         self._stop = stop
         self._abandon = abandon or _exit_interrupted
         self._asked = False

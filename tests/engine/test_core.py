@@ -401,6 +401,28 @@ def test_a_second_identical_prompt_needs_no_full_block_again(
     assert moved == [(0, full + partial, 0), (full, partial, full * BLOCK)]
 
 
+def test_a_prompt_that_arrived_can_be_shared_at_once() -> None:
+    source, target = make_engine(), make_engine()
+    request = ask("r", prompt(9), 5)
+    reservation = target.reserve(H, request, P)
+    assert reservation is not None
+    first = prefill_into(source, target, request, reservation)
+    target.activate(H, reservation.epoch, first.token_id)
+    second = target.reserve(H2, ask("s", prompt(9), 5), P)
+    assert second is not None
+    assert (second.skip_blocks, second.cached_tokens) == (2, 8)
+
+
+def test_a_first_token_that_may_not_end_the_answer_yet_does_not() -> None:
+    source, target = make_engine(), make_engine()
+    request = ask("r", prompt(9), sampling=greedy(5, min_tokens=2))
+    reservation = target.reserve(H, request, P)
+    assert reservation is not None
+    prefill_into(source, target, request, reservation)
+    assert target.activate(H, reservation.epoch, 2)
+    assert [output.index for output in drain(target)] == [1, 2, 3, 4]
+
+
 def test_a_looked_up_prefix_is_pinned_no_longer_than_its_grant() -> None:
     engine = make_engine(num_blocks=8)
     engine.add(ask("a", prompt(16), 1))

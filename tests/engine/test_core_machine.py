@@ -25,16 +25,16 @@ PICK = st.integers(0, 1 << 16)
 WRITERS = [WorkerId("p0"), WorkerId("p1")]
 PROMPTS = st.one_of(
     st.lists(st.integers(0, 1), min_size=1, max_size=5),
-    st.builds(lambda n, last: [*range(n), last], st.integers(0, 18), st.integers(90, 92)),
+    st.builds(lambda n, last: [*range(n), last], st.integers(0, 12), st.integers(90, 92)),
 )
 SAMPLING = st.builds(
     SamplingParams,
     seed=st.integers(0, 3),
-    max_tokens=st.integers(1, 9),
+    max_tokens=st.sampled_from([1, 2, 5, 14, 15, 16]),
     temperature=st.sampled_from([0.0, 1.0]),
     presence_penalty=st.sampled_from([0.0, 0.5]),
     min_tokens=st.integers(0, 4),
-    stop_token_ids=st.sampled_from([(), tuple(range(10, 22))]),
+    stop_token_ids=st.sampled_from([(), (), tuple(range(10, 22))]),
 )
 
 
@@ -57,8 +57,8 @@ class Granted:
 
 class Split(RuleBasedStateMachine):
     @initialize(
-        num_blocks=st.integers(7, 14),
-        seqs=st.integers(2, 5),
+        num_blocks=st.integers(5, 9),
+        seqs=st.integers(2, 6),
         budget=st.integers(BLOCK + 1, 14),
         caching=st.booleans(),
     )
@@ -101,7 +101,15 @@ class Split(RuleBasedStateMachine):
         else:
             self.asked[asked.request.request_id] = asked
 
-    @rule(count=st.integers(1, 4))
+    @rule(prompts=st.lists(PROMPTS, min_size=2, max_size=4), temperature=st.sampled_from([0, 1]))
+    def crowd(self, prompts: list[list[int]], temperature: float) -> None:
+        """Enough long answers at once to run out of blocks."""
+        for tokens in prompts:
+            sampling = SamplingParams(seed=1, max_tokens=16, temperature=temperature)
+            self.add(tokens, sampling, 0, push=False, replay=0)
+        self.step(14)
+
+    @rule(count=st.sampled_from([1, 2, 6, 12]))
     def step(self, count: int) -> None:
         for _ in range(count):
             work = self.engine.has_work()

@@ -36,7 +36,15 @@ def test_a_number_of_bytes_stays_what_it_is(nbytes: int) -> None:
 
 @pytest.mark.parametrize(
     ("nbytes", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (23040, "22.5 KiB"), (1 << 20, "1 MiB"), (3 << 29, "1.5 GiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (23040, "22.5 KiB"),
+        (1 << 20, "1 MiB"),
+        ((1 << 30) - (1 << 18), "1024 MiB"),
+        (3 << 29, "1.5 GiB"),
+        (900 << 40, "921600 GiB"),
+    ],
 )
 def test_sizes_are_shown_in_the_unit_that_fits(nbytes: int, text: str) -> None:
     assert format_size(nbytes) == text

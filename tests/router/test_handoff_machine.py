@@ -384,7 +384,7 @@ class Told:
                 self.open.discard((action.worker, action.attempt))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     events=st.lists(random_events, max_size=30),
     last=st.sampled_from([ClientGone(), Deadline()]),

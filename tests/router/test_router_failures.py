@@ -459,7 +459,7 @@ async def test_a_client_that_goes_while_waiting_leaves_no_trace(bench: Bench) ->
 async def test_a_silent_worker_is_dead_and_its_requests_move_on(bench: Bench) -> None:
     c0 = await bench.worker("c0", "colocated")
     c1 = await bench.worker("c1", "colocated")
-    router = await bench.router()
+    router = await bench.router(request_timeout_s=1e6)
     answer = Answer(router, prompt("r", max_tokens=2))
     await c0.expect(Submit)
     bench.clock.advance(1999)

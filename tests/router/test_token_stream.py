@@ -1,6 +1,4 @@
-import asyncio
 import random
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -83,22 +81,31 @@ def test_an_error_comes_after_what_is_in_order() -> None:
         stream.take()
 
 
-@pytest.mark.parametrize(
-    "wake",
-    [
-        lambda stream: stream.offer(chunk_of("r", 0)),
-        lambda stream: stream.fail(PeerError("gone")),
-    ],
-)
-async def test_a_waiting_reader_is_woken_by_a_token_and_by_an_error(
-    wake: Callable[[TokenStream], None],
-) -> None:
+async def test_a_waiting_reader_gets_the_chunk_and_later_ones_wait_for_it() -> None:
     stream = TokenStream()
-    reader = asyncio.create_task(stream.wait())
-    await asyncio.sleep(0)
-    assert not reader.done()
-    wake(stream)
-    await reader
+    news = stream.news()
+    assert not news.done()
+    for index in range(3):
+        stream.offer(chunk_of("r", index))
+    assert (await news) == chunk_of("r", 0)
+    assert tokens(drain(stream)) == [1001, 1002]
+
+
+async def test_a_waiting_reader_gets_the_error() -> None:
+    stream = TokenStream()
+    news = stream.news()
+    stream.fail(PeerError("gone"))
+    with pytest.raises(PeerError, match="gone"):
+        await news
+
+
+async def test_a_reader_that_was_cancelled_is_not_in_the_way() -> None:
+    stream = TokenStream()
+    stream.news().cancel()
+    stream.offer(chunk_of("r", 0))
+    stream.offer(chunk_of("r", 1))
+    stream.fail(PeerError("gone"))
+    assert stream.emitted == [1000, 1001]
 
 
 @settings(max_examples=200, deadline=None)

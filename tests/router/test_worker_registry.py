@@ -188,6 +188,20 @@ async def test_a_worker_that_does_not_say_who_it_is_is_tried_again(bench: Bench)
     await mute.expect(Hello, 1)
 
 
+async def test_a_load_that_overtakes_welcome_is_no_reason_to_hang_up(bench: Bench) -> None:
+    class Hasty(ScriptedWorker):
+        def heard(self, message: object) -> None:
+            if isinstance(message, Hello):
+                self.report()
+            super().heard(message)  # type: ignore[arg-type]
+
+    worker = Hasty(bench.folder, "c0", "colocated")
+    bench.workers.append(await worker.start())
+    router = await bench.router()
+    assert router.ready() is None
+    assert len(worker.all(Hello)) == 1
+
+
 async def test_a_removed_worker_loses_its_requests_and_is_forgotten(bench: Bench) -> None:
     c0 = await bench.worker("c0", "colocated")
     c1 = await bench.worker("c1", "colocated")

@@ -6,7 +6,6 @@ Ratios are of readings from the same repeat: first server over each other one.
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -101,10 +100,7 @@ async def _run(
         )
         for _ in range(case.streams)
     ]
-    start = time.perf_counter()
-    samples = await asyncio.gather(
-        *(stream_completion(session, url, body, 0.0, start) for body in bodies)
-    )
+    samples = await asyncio.gather(*(stream_completion(session, url, body) for body in bodies))
     for sample in samples:
         if sample.error or len(sample.tokens) != case.max_tokens:
             raise UnavailableError(

@@ -112,9 +112,18 @@ def completion_body(model: str, prompt: Sequence[int], max_tokens: int) -> bytes
 
 
 async def stream_completion(
-    session: aiohttp.ClientSession, url: str, body: bytes, due: float, start: float
+    session: aiohttp.ClientSession,
+    url: str,
+    body: bytes,
+    due: float | None = None,
+    start: float = 0,
 ) -> Sample:
-    """Sends one request and notes when its tokens come. Never raises: failures go to ``error``."""
+    """Sends one request and notes when its tokens come. Never raises: failures go to ``error``.
+
+    Times count from ``start`` (of ``time.perf_counter``); ``due`` None means now.
+    """
+    if due is None:
+        due = time.perf_counter() - start
     sample = Sample(due)
     headers = {"Content-Type": "application/json"}
     try:

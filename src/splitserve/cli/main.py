@@ -32,9 +32,26 @@ app.command(short_help="Run what a topology file describes.")(up)
 
 
 @app.command(short_help="See the split at work.")
-def demo() -> int:
-    """Show the split at work: a chat answer, then one load against two shapes, side by side."""
-    return int(load("splitserve.cli.demo:run")())
+def demo(
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=1, help="Length of each of the two loads.")
+    ] = 60,
+    rate: Annotated[
+        float,
+        typer.Option(
+            metavar="R",
+            min=0,
+            help="Requests per second; 0 chooses what this machine can do.",
+            show_default=False,
+        ),
+    ] = 0,
+) -> int:
+    """Show the split at work: a chat answer, then one load against two shapes, side by side.
+
+    The same requests, at the same times, go to two workers that do everything and to one prefill
+    and one decode worker, on the same cores. It says plainly when the split did not pay.
+    """
+    return int(load("splitserve.cli.demo:run")(seconds=seconds, rate=rate))
 
 
 @app.command(short_help="Fetch a known model.")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 from splitserve.clock import Clock
 from splitserve.errors import PeerError
@@ -17,13 +17,6 @@ Emit = Callable[[Delta], bytes]
 """Takes a delta in; gives the bytes to send for it, if any."""
 
 Write = Callable[[bytes], Awaitable[None]]
-
-
-@runtime_checkable
-class TakesReady(Protocol):
-    """A chunk iterator that can also hand over, without waiting, what has come already."""
-
-    def take_ready(self) -> Sequence[TokenChunk]: ...
 
 
 class Pace:
@@ -61,32 +54,20 @@ async def run_choice(generator: Generator, choice: Choice, write: Write) -> None
     """
     derenderer, pace, emit = choice.derenderer, choice.pace, choice.emit
     chunks = cast("AsyncGenerator[TokenChunk, None]", generator.generate(choice.request))
-    take_ready = chunks.take_ready if isinstance(chunks, TakesReady) else None
     events = b""
     async with aclosing(chunks):
         async for chunk in chunks:
             pace.chunk()
             events = emit(derenderer.feed(chunk))
-            if take_ready is not None:
-                events += _emit_ready(choice, take_ready())
             # The worker goes on after a stop string: it is aborted before the client is told.
             if derenderer.stopped_by_text:
                 break
             if events:
                 await write(events)
-    if derenderer.stopped_by_text:
-        await write(events)
-    elif derenderer.finish is None:
+    if derenderer.finish is None:
         raise PeerError("the worker ended the answer without saying why")
-
-
-def _emit_ready(choice: Choice, chunks: Sequence[TokenChunk]) -> bytes:
-    events = b""
-    for chunk in chunks:
-        if choice.derenderer.finish is not None:
-            break
-        events += choice.emit(choice.derenderer.feed(chunk))
-    return events
+    if derenderer.stopped_by_text and events:
+        await write(events)
 
 
 async def run_together(runs: Sequence[Coroutine[Any, Any, None]]) -> None:

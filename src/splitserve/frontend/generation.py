@@ -164,9 +164,5 @@ async def _report(response: Response, error: Exception, answer_id: str) -> Outco
         _log.error("request %s: unexpected error", answer_id, exc_info=error)
     elif failure.outcome == "peer_failed":
         _log.warning("request %s: %s: %s", answer_id, type(error).__name__, error)
-    if response.started:
-        # No finish_reason and no [DONE]: the client must not take this for an answer's end.
-        await response.end(b"data: " + failure.body + b"\n\n")
-    else:
-        await response.whole(failure.status, failure.body, failure.headers)
+    await response.fail(failure)
     return failure.outcome

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from splitserve.errors import ConfigError
 from splitserve.launch.facts import machine_facts, model_facts
+from splitserve.launch.hosts import HOSTS
 from splitserve.launch.hosts.base import Host
-from splitserve.launch.hosts.local import LocalHost
 from splitserve.launch.keep import Limits, Supervised
 from splitserve.launch.plan import ModelFacts, Plan, resolve
 from splitserve.launch.rundir import RunDirectory
@@ -17,6 +17,7 @@ from splitserve.launch.spec import Paths
 from splitserve.launch.supervise import Deployment
 from splitserve.launch.topology import Topology
 from splitserve.lifecycle import StartFailed
+from splitserve.loading import load
 from splitserve.modelstore.progress import Silent
 
 
@@ -39,7 +40,7 @@ def prepared(topology: Topology, model: ModelFacts, log_dir: Path | None) -> Ite
         logs = run.path if log_dir is None else _made(log_dir)
         plan = resolve(topology, machine_facts(), model, Paths(str(run.path), sys.executable))
         try:
-            yield Prepared(plan, LocalHost(logs))
+            yield Prepared(plan, load(HOSTS["local"])(logs))
         except StartFailed:
             run.keep()
             raise

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from splitserve.launch.keep import Supervised
 from splitserve.launch.plan import Plan
@@ -14,39 +13,45 @@ from splitserve.lifecycle import StartFailed
 
 
 def show_plan(console: Console, plan: Plan) -> None:
-    """Every process that will be started, and what the model's KV takes."""
+    """Every worker that will be started, and what the model's KV takes."""
     model, asked = plan.model, plan.topology.model
-    table = _table("worker", "role", "engine", "device", "cores", "KV memory", "KV tokens")
-    for worker in plan.workers:
-        group = worker.group
-        kv_bytes = worker.kv_tokens * model.kv_token_bytes
-        table.add_row(
+    rows = [
+        (
             worker.process.name,
-            group.role,
-            group.engine,
-            group.device,
+            worker.group.role,
+            worker.group.engine,
+            worker.group.device,
             _cores(worker.process.cores),
-            format_size(kv_bytes),
+            format_size(worker.kv_tokens * model.kv_token_bytes),
             f"{worker.kv_tokens:,}",
         )
-    console.print(table)
-    console.print(
+        for worker in plan.workers
+    ]
+    header = ("worker", "role", "engine", "device", "cores", "KV memory", "KV tokens")
+    _print_table(console, header, rows)
+    print_line(
+        console,
         f"{asked.served_as}: KV cache {format_size(model.kv_token_bytes)} a token, "
         f"{format_size(10_000 * model.kv_token_bytes)} for 10,000; "
-        f"up to {asked.max_model_len or model.max_model_len:,} tokens a request"
+        f"up to {asked.max_model_len or model.max_model_len:,} tokens a request\n",
     )
 
 
 def show_running(console: Console, processes: Iterable[Supervised]) -> None:
     """What runs where."""
-    table = _table("name", "role", "pid", "cores", "address", "state")
-    for process in processes:
-        spec = process.spec
-        pid = "" if process.pid is None else str(process.pid)
-        table.add_row(
-            spec.name, spec.role, pid, _cores(spec.cores), spec.address, process.state.value
+    rows = [
+        (
+            process.spec.name,
+            process.spec.role,
+            "" if process.pid is None else str(process.pid),
+            _cores(process.spec.cores),
+            process.state.value,
+            _address(process),
         )
-    console.print(table)
+        for process in processes
+    ]
+    console.print()
+    _print_table(console, ("name", "role", "pid", "cores", "state", "address"), rows)
 
 
 def show_url(console: Console, url: str, model: str, elapsed_s: float) -> None:
@@ -80,11 +85,20 @@ def print_line(console: Console, text: str) -> None:
     console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def _print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns of plain text: whole at any width, and fit for grep."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print_line(console, "  ".join(cells).rstrip())
+
+
+def _address(process: Supervised) -> str:
+    """With the port that a process found free, where it was left to find one."""
+    host, _, _ = process.spec.address.rpartition(":")
+    port = process.facts.get("port")
+    return process.spec.address if port is None else f"{host}:{port}"
 
 
 def _cores(cores: Sequence[int]) -> str:

@@ -37,5 +37,6 @@ def format_size(nbytes: float) -> str:
     """For people: ``1.50 GiB``, ``22.5 KiB``, ``17 B``."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if nbytes >= factor:
-            return f"{nbytes / factor:.3g} {unit}"
+            value = nbytes / factor
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
     return f"{nbytes:.0f} B"

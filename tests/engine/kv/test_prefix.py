@@ -39,6 +39,8 @@ def test_a_name_is_computed_once_and_extended() -> None:
         ({"adapter": "X", "salt": "Y"}, {"adapter": "Y", "salt": "X"}),
         ({"salt": ""}, {}),
         ({"salt": "a"}, {"salt": "a\x00"}),
+        ({"a": "bc"}, {"ab": "c"}),
+        ({"a": "1", "b": "2"}, {"a": "1b2"}),
     ],
 )
 def test_extra_keys_never_collide(one: dict[str, str], other: dict[str, str]) -> None:

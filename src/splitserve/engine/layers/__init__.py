@@ -1,0 +1,1 @@
+"""Tensor work that models are made of. Knows no model and no request."""

@@ -15,7 +15,7 @@ _ONEDNN: Final[Any] = torch.ops.mkldnn
 
 
 class Linear(Protocol):
-    """``y = x W^T + b`` with ``x [rows, in]``, ``W [out, in]``. Other operands are ``[rows, out]``."""
+    """``y = x W^T + b`` with ``x [rows, in]``, ``W [out, in]``; ``other`` is shaped as ``y``."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -86,6 +86,6 @@ def make_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
 
 
 def _can_pack(dtype: torch.dtype) -> bool:
-    if not (torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled):
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return dtype != torch.bfloat16 or bool(_ONEDNN._is_mkldnn_bf16_supported())

@@ -10,7 +10,7 @@ from splitserve.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
-    """Sizes and switches of one decoder. ``max_positions`` is how many tokens it can look back on."""
+    """Sizes and switches of one decoder. ``max_positions`` bounds prompt and answer together."""
 
     vocab_size: int
     hidden_size: int
@@ -103,7 +103,7 @@ def _common(config: Mapping[str, Any]) -> DecoderConfig:
 
 
 def _rope(config: Mapping[str, Any], head_dim: int, positions: int) -> RopeConfig:
-    """Reads ``rope_parameters`` (transformers 5) or ``rope_theta`` and ``rope_scaling`` (before)."""
+    """From ``rope_parameters`` (transformers 5), or ``rope_theta`` and ``rope_scaling`` (older)."""
     found = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
     kind = found.get("rope_type", found.get("type", "default"))
     if kind not in ("default", "linear", "llama3", "yarn"):

@@ -10,19 +10,17 @@ import torch
 from torch import Tensor
 
 from splitserve.engine.api import KVSink
-from splitserve.engine.kv.pool import KVPool
-from splitserve.engine.layers.attention import attend_single, attend_span, gather
 from splitserve.engine.layers.linear import Linear, make_linear
 from splitserve.engine.layers.norm import rms_norm
 from splitserve.engine.layers.rope import Rope, rotate_
 from splitserve.engine.models.batch import Batch
 from splitserve.engine.models.config import DecoderConfig
-from splitserve.engine.models.weights import Weights
+from splitserve.engine.models.weights import Shape, Weights
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """``qkv`` gives all heads at once, ``[q | k | v]``; ``qk_norm [q + k heads, head_dim]``."""
+    """``qkv`` gives all heads, queries first; ``qk_norm`` is ``[q + k heads, head_dim]``."""
 
     attn_norm: Tensor
     qkv: Linear
@@ -38,38 +36,39 @@ class Decoder:
     """A model's weights. ``forward`` is the only thing it does."""
 
     def __init__(self, config: DecoderConfig, weights: Weights, dtype: torch.dtype) -> None:
+        """Reads tensor by tensor. Raises ConfigError when ``weights`` do not fit ``config``."""
+        loader = _Loader(config, weights, dtype)
         self._config = config
         self._rope = Rope(config.rope, dtype)
-        loader = _Loader(config, weights, dtype)
-        table = (config.vocab_size, config.hidden_size)
-        self._embedding = weights.read("model.embed_tokens.weight", table, dtype)
-        self._layers = tuple(loader.layer(index) for index in range(config.num_layers))
-        self._norm = weights.read("model.norm.weight", (config.hidden_size,), dtype)
-        if config.tie_word_embeddings:
-            self._head = make_linear(self._embedding)
-        else:
-            self._head = make_linear(weights.read("lm_head.weight", table, dtype))
+        self._embedding = loader.matrix("model.embed_tokens", config.vocab_size, config.hidden_size)
+        self._layers = [loader.layer(index) for index in range(config.num_layers)]
+        self._norm = loader.vector("model.norm.weight", config.hidden_size)
+        self._head = make_linear(
+            self._embedding
+            if config.tie_word_embeddings
+            else loader.matrix("lm_head", config.vocab_size, config.hidden_size)
+        )
 
-    def forward(self, batch: Batch, pool: KVPool, sink: KVSink | None) -> Tensor | None:
-        """Stores the KV of all tokens and scores those that ``batch.sampled`` names.
+    def forward(self, batch: Batch, pool: tuple[Tensor, ...], sink: KVSink | None) -> Tensor | None:
+        """Stores the KV of all tokens into ``pool`` (its layers) and scores ``batch.sampled``.
 
-        Returns ``[sampled, vocab_size]``, None when there are none. ``sink`` is told after each
-        layer's store.
+        Returns ``[samples, vocab_size]``, None when nothing is to be sampled. ``sink`` is told
+        after each layer's store.
         """
         eps = self._config.rms_norm_eps
         x = torch.embedding(self._embedding, batch.tokens)
         rotation = self._rope.at(batch.positions)
         last = len(self._layers) - 1
-        for index, layer in enumerate(self._layers):
+        for index, (layer, kv) in enumerate(zip(self._layers, pool, strict=True)):
             heads = self._project(rms_norm(x, layer.attn_norm, eps), layer, rotation)
-            self._store(heads, pool.layers[index], batch)
+            self._store(heads, kv, batch)
             if sink is not None:
                 sink.on_layer(index)
             if index == last and not batch.samples:
                 return None
-            attended = self._attend(heads, pool.layers[index], batch)
+            attended = self._attend(heads, kv, batch)
             if index == last and batch.sampled is not None:
-                # Nothing reads the others' stream any more.
+                # From here on nobody reads the other tokens' stream.
                 x, attended = x[batch.sampled], attended[batch.sampled]
             x = layer.out.add(attended, x)
             h = rms_norm(x, layer.mlp_norm, eps)
@@ -77,29 +76,78 @@ class Decoder:
         return self._head(rms_norm(x, self._norm, eps))
 
     def _project(self, x: Tensor, layer: _Layer, rotation: tuple[Tensor, Tensor]) -> Tensor:
-        """Heads ``[tokens, q + k + v heads, head_dim]``; queries and keys rotated."""
+        """Heads ``[tokens, q + k + v heads, head_dim]``, queries and keys rotated."""
         config = self._config
         heads = layer.qkv(x).view(len(x), -1, config.head_dim)
-        qk = heads[:, : config.num_heads + config.num_kv_heads]
+        qk = heads.narrow(1, 0, config.num_heads + config.num_kv_heads)
         if layer.qk_norm is not None:
             qk.copy_(torch.rms_norm(qk, (config.head_dim,), None, config.rms_norm_eps))
             qk.mul_(layer.qk_norm)
         rotate_(qk, *rotation)
         return heads
 
-    def _store(self, heads: Tensor, layer: Tensor, batch: Batch) -> None:
-        head_dim = self._config.head_dim
-        kv = heads[:, self._config.num_heads :].reshape(-1, head_dim)
-        layer.view(-1, head_dim).index_copy_(0, batch.slots, kv)
+    def _store(self, heads: Tensor, kv: Tensor, batch: Batch) -> None:
+        config = self._config
+        new = heads.narrow(1, config.num_heads, 2 * config.num_kv_heads)
+        rows = kv.view(-1, config.head_dim)
+        rows.index_copy_(0, batch.slots, new.reshape(-1, config.head_dim))
 
-    def _attend(self, heads: Tensor, layer: Tensor, batch: Batch) -> Tensor:
+    def _attend(self, heads: Tensor, kv: Tensor, batch: Batch) -> Tensor:
         """What each token gathers from its sequence: ``[tokens, q heads * head_dim]``."""
         config = self._config
-        tokens, q_heads, kv_heads = len(heads), config.num_heads, config.num_kv_heads
-        q = heads[:, :q_heads].view(tokens, kv_heads, -1, config.head_dim)
-        parts = []
-        for group in batch.singles:
-            k, v = gather(layer, group.index, len(group.tokens))
-            parts.append(attend_single(q[group.tokens], k, v, group.mask))
-        ...
-        return torch.cat(parts).view(tokens, -1)
+        q, k, v = heads.split_with_sizes(
+            (config.num_heads, config.num_kv_heads, config.num_kv_heads), 1
+        )
+        q = q.view(len(heads), config.num_kv_heads, -1, config.head_dim)
+        parts = [part.attend(q, k, v, kv) for part in batch.parts]
+        attended = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return attended.reshape(len(heads), -1)
+
+
+class _Loader:
+    """Reads weights by their place in the model."""
+
+    def __init__(self, config: DecoderConfig, weights: Weights, dtype: torch.dtype) -> None:
+        self._config = config
+        self._weights = weights
+        self._dtype = dtype
+
+    def layer(self, index: int) -> _Layer:
+        config, prefix = self._config, f"model.layers.{index}"
+        hidden, middle = config.hidden_size, config.intermediate_size
+        q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        sizes = {f"{attention}.q_proj": q, f"{attention}.k_proj": kv, f"{attention}.v_proj": kv}
+        return _Layer(
+            attn_norm=self.vector(f"{prefix}.input_layernorm.weight", hidden),
+            qkv=self._linear(sizes, hidden, config.qkv_bias),
+            qk_norm=self._qk_norm(attention) if config.qk_norm else None,
+            out=self._linear({f"{attention}.o_proj": hidden}, q, config.out_bias),
+            mlp_norm=self.vector(f"{prefix}.post_attention_layernorm.weight", hidden),
+            gate=self._linear({f"{mlp}.gate_proj": middle}, hidden),
+            up=self._linear({f"{mlp}.up_proj": middle}, hidden),
+            down=self._linear({f"{mlp}.down_proj": hidden}, middle),
+        )
+
+    def vector(self, name: str, size: int) -> Tensor:
+        return self._read(name, (size,))
+
+    def matrix(self, module: str, rows: int, columns: int) -> Tensor:
+        return self._read(f"{module}.weight", (rows, columns))
+
+    def _linear(self, sizes: dict[str, int], columns: int, bias: bool = False) -> Linear:
+        """One matrix of the rows of all modules named in ``sizes``, in that order."""
+        weight = torch.cat([self.matrix(name, rows, columns) for name, rows in sizes.items()])
+        if not bias:
+            return make_linear(weight)
+        vectors = [self.vector(f"{name}.bias", rows) for name, rows in sizes.items()]
+        return make_linear(weight, torch.cat(vectors))
+
+    def _qk_norm(self, attention: str) -> Tensor:
+        config = self._config
+        q = self.vector(f"{attention}.q_norm.weight", config.head_dim)
+        k = self.vector(f"{attention}.k_norm.weight", config.head_dim)
+        return torch.cat((q.expand(config.num_heads, -1), k.expand(config.num_kv_heads, -1)))
+
+    def _read(self, name: str, shape: Shape) -> Tensor:
+        return self._weights.read(name, shape, self._dtype)

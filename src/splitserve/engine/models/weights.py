@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 class Weights(Protocol):
     def read(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
-        """A tensor of the caller's own. Raises ConfigError when it is missing or shaped otherwise."""
+        """A tensor for the caller to keep. Raises ConfigError when it is missing or misshapen."""
         ...
 
 
@@ -46,7 +46,8 @@ class DummyWeights:
     def read(self, name: str, shape: Shape, dtype: torch.dtype) -> Tensor:
         if name.endswith("norm.weight"):
             return torch.ones(shape, dtype=dtype)
-        generator = torch.Generator().manual_seed(self._seed << 32 ^ zlib.crc32(name.encode()))
+        # One number of 32 bits, because the CPU's generator ignores what lies above them.
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{self._seed} {name}".encode()))
         return torch.empty(shape).normal_(0.0, 0.02, generator=generator).to(dtype)
 
 

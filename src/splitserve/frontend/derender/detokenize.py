@@ -79,10 +79,11 @@ class _Window:
             return self._stream.step(self._tokenizer.inner, token_id)
         except Exception as error:
             # The library raises nothing narrower. A byte that fits no character changed the text
-            # of earlier bytes: the stream cannot go on, so a new one begins after this token.
+            # of earlier bytes: the stream cannot go on, so a new one begins with this token.
             if _INVALID_PREFIX not in str(error):
                 raise
             self._stream = DecodeStream(skip_special_tokens=False)
+            self._stream.step(self._tokenizer.inner, token_id)
             return self._rest()
 
     def _rest(self) -> str:

@@ -114,8 +114,7 @@ class Router:
             while True:
                 chunk = stream.take()
                 if chunk is None:
-                    await stream.wait()
-                    continue
+                    chunk = await stream.news()
                 yield chunk if chunk.request_id == name else generation.as_asked(chunk)
                 if chunk.finish_reason is not None:
                     return

@@ -24,7 +24,7 @@ class TokenStream:
         self.complete = False
         self._ready: deque[TokenChunk] = deque()
         self._held: dict[int, TokenChunk] = {}
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[TokenChunk] | None = None
         self._error: Exception | None = None
 
     def offer(self, chunk: TokenChunk) -> None:
@@ -45,7 +45,9 @@ class TokenStream:
     def fail(self, error: Exception) -> None:
         """The reader gets what is in order, then ``error``."""
         self._error = error
-        self._wake()
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
 
     def take(self) -> TokenChunk | None:
         """All that is in order, as one chunk; None when there is nothing now.
@@ -63,27 +65,26 @@ class TokenStream:
             raise self._error
         return None
 
-    async def wait(self) -> None:
-        """Until ``take`` has something to give or to raise. For one reader."""
-        if self._ready or self._error is not None:
-            return
+    def news(self) -> asyncio.Future[TokenChunk]:
+        """The next chunk, when ``take`` has just given None. For one reader.
+
+        A future and no coroutine, and handed over without the queue: most tokens come this way.
+        """
         self._waiter = asyncio.get_running_loop().create_future()
-        await self._waiter
+        return self._waiter
 
     def _accept(self, chunk: TokenChunk) -> None:
         if self.complete:
             return
         self.emitted += chunk.token_ids
         self.complete = chunk.finish_reason is not None
-        self._ready.append(chunk)
-        self._wake()
-
-    def _wake(self) -> None:
         waiter = self._waiter
-        if waiter is not None:
+        if waiter is None:
+            self._ready.append(chunk)
+        else:
             self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
+            if not waiter.done():  # its reader may have been cancelled
+                waiter.set_result(chunk)
 
     def _release(self) -> None:
         while self._held and (first := min(self._held)) <= len(self.emitted):

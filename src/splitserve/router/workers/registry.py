@@ -159,7 +159,7 @@ class WorkerRegistry:
         restarted = record.welcome is None or record.welcome.incarnation != welcome.incarnation
         self._note(record, welcome)
         orphans = self._ledger.take_orphans(welcome.worker)
-        if not restarted:
+        if restarted:
             for request_id in orphans:
                 client.send(Abort(request_id))
         log.info(
@@ -173,11 +173,11 @@ class WorkerRegistry:
 
     def received(self, client: WorkerClient, message: Message) -> None:
         record = self._records[client.address]
+        if record.welcome is None or not record.known:
+            return  # a Load may overtake Welcome; nothing else can be meant for this connection
         record.heard = self._clock()
         record.suspected = False
-        if record.welcome is None or not record.known:
-            client.drop(f"it sent {type(message).__name__} before Welcome")
-        elif isinstance(message, Load):
+        if isinstance(message, Load):
             self._note_load(record, record.welcome.worker, message)
         else:
             self._sink.message(record.welcome.worker, message)

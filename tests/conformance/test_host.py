@@ -1,13 +1,22 @@
-"""The host that runs processes on this machine."""
+"""What every host promises: starting, ending and hearing of one process."""
 
 import os
 import sys
 from pathlib import Path
 
-from splitserve.launch.hosts.local import LocalHost
-from splitserve.launch.spec import ProcessSpec
+import pytest
 
-from .deployments import gone, spec
+from launch.deployments import gone, spec
+from splitserve.launch.hosts import HOSTS
+from splitserve.launch.hosts.base import Host
+from splitserve.launch.spec import ProcessSpec
+from splitserve.loading import load
+
+
+@pytest.fixture(params=sorted(HOSTS))
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
+    made: Host = load(HOSTS[request.param])(tmp_path)
+    return made
 
 
 def script(name: str, code: str, **env: str) -> ProcessSpec:
@@ -16,8 +25,7 @@ def script(name: str, code: str, **env: str) -> ProcessSpec:
     )
 
 
-async def test_output_of_all_lives_is_kept_in_order(tmp_path: Path) -> None:
-    host = LocalHost(tmp_path)
+async def test_output_of_all_lives_is_kept_in_order(host: Host) -> None:
     for word in ("one", "two"):
         code = f"import sys; print({word!r}); print('err', file=sys.stderr)"
         process = await host.start(script("a", code))
@@ -28,23 +36,21 @@ async def test_output_of_all_lives_is_kept_in_order(tmp_path: Path) -> None:
     assert host.logs("unheard", 1) == []
 
 
-async def test_the_environment_is_added_to(tmp_path: Path) -> None:
-    host = LocalHost(tmp_path)
+async def test_the_environment_is_added_to(host: Host) -> None:
     code = "import os; print(os.environ['OMP_NUM_THREADS'], os.environ['PATH'])"
     process = await host.start(script("a", code, OMP_NUM_THREADS="3"))
     await process.report()
     assert host.logs("a", 1) == [f"3 {os.environ['PATH']}"]
 
 
-async def test_it_is_in_a_session_of_its_own(tmp_path: Path) -> None:
-    host = LocalHost(tmp_path)
+async def test_it_is_in_a_session_of_its_own(host: Host) -> None:
     process = await host.start(script("a", "import os; print(os.getsid(0) == os.getpid())"))
     await process.report()
     assert host.logs("a", 1) == ["True"]
 
 
-async def test_stop_and_kill_of_an_ended_process_do_nothing(tmp_path: Path) -> None:
-    process = await LocalHost(tmp_path).start(script("a", ""))
+async def test_stop_and_kill_of_an_ended_process_do_nothing(host: Host) -> None:
+    process = await host.start(script("a", ""))
     await process.report()
     assert not process.alive()
     process.stop()
@@ -52,8 +58,8 @@ async def test_stop_and_kill_of_an_ended_process_do_nothing(tmp_path: Path) -> N
     assert await process.wait() == 0
 
 
-async def test_kill_reaches_its_helpers(tmp_path: Path) -> None:
-    process = await LocalHost(tmp_path).start(spec("a", "family"))
+async def test_kill_reaches_its_helpers(host: Host) -> None:
+    process = await host.start(spec("a", "family"))
     helper = int((await process.report()).facts["helper"])
     process.kill()
     assert await process.wait() == -9
@@ -64,9 +70,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def test_no_file_descriptors_are_left_open(tmp_path: Path) -> None:
-    host = LocalHost(tmp_path)
-
+async def test_no_file_descriptors_are_left_open(host: Host) -> None:
     async def one_life() -> None:
         process = await host.start(spec("a", "refuses"))
         await process.report()
