@@ -68,7 +68,7 @@ def _placements(count: int, num_blocks: int) -> list[tuple[str, list[int], list[
     ]
 
 
-def _measure(  # noqa: PLR0913 - one reading is made from all of this
+def _measure(
     writer: Connector,
     peer: PeerId,
     source: BarePool,

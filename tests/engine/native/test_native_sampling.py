@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_rig import sampling
-from scipy.stats import chisquare
 
 from splitserve.engine.api import SampleSpec
 from splitserve.engine.runner.sampling import Choice, choose, uniform
@@ -42,21 +41,26 @@ def likeliest(count: int, logits: torch.Tensor = LOGITS) -> set[int]:
     return set(logits.topk(count).indices.tolist())
 
 
+def fits(counts: Sequence[float], wanted: Sequence[float]) -> bool:
+    """Pearson's chi-square test at 0.1%, with Wilson and Hilferty's approximate quantile."""
+    statistic = sum((c - w) ** 2 / w for c, w in zip(counts, wanted, strict=True))
+    spread = 2 / (9 * (len(counts) - 1))
+    return statistic < (len(counts) - 1) * (1 - spread + 3.09 * math.sqrt(spread)) ** 3
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_draws_follow_the_distribution(temperature: float) -> None:
     expected = (LOGITS / temperature).softmax(-1) * 4000
     common = expected >= 5
     counts = torch.bincount(torch.tensor(draws(4000, temperature=temperature)), minlength=VOCAB)
     found = [*counts[common].tolist(), int(counts[~common].sum())]
-    wanted = torch.cat((expected[common], expected[~common].sum()[None])).double()
-    assert chisquare(found, wanted / wanted.sum() * sum(found)).pvalue > 0.001
+    assert fits(found, [*expected[common].tolist(), float(expected[~common].sum())])
 
 
 def test_filtered_draws_follow_what_is_left_of_the_distribution() -> None:
     kept = LOGITS.topk(5)
     counts = torch.bincount(torch.tensor(draws(2000, top_k=5)), minlength=VOCAB)
-    wanted = kept.values.double().softmax(-1) * 2000
-    assert chisquare(counts[kept.indices].tolist(), wanted).pvalue > 0.001
+    assert fits(counts[kept.indices].tolist(), (kept.values.softmax(-1) * 2000).tolist())
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-6])
@@ -260,8 +264,8 @@ def test_a_uniform_number_lies_in_its_range_and_is_always_the_same(seed: int, at
 
 
 def test_uniform_numbers_are_the_same_on_every_machine() -> None:
-    assert uniform(0, 0) == 0.6119596053190103
-    assert uniform(12345, 7) == 0.8016859661325262
+    assert uniform(0, 0) == 0.3989128188003649
+    assert uniform(12345, 7) == 0.18699154196197998
 
 
 def test_uniform_numbers_fill_the_range_evenly() -> None:
@@ -269,4 +273,4 @@ def test_uniform_numbers_fill_the_range_evenly() -> None:
     for seed in range(50):
         for position in range(100):
             counts[math.floor(uniform(seed, position) * 20)] += 1
-    assert chisquare(counts).pvalue > 0.001
+    assert fits(counts, [250.0] * 20)

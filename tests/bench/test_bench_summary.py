@@ -1,0 +1,105 @@
+"""What a run's numbers come to, on samples made by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from splitserve.bench.compare import Outcome
+from splitserve.bench.load import LoadPlan, Sample, arrivals, prompts
+from splitserve.bench.quantile import quantile
+from splitserve.bench.scrape import Handoffs
+from splitserve.bench.summary import Summary, summarise
+from splitserve.cli.demo import conclusions
+
+PLAN = LoadPlan(rate=2.0, duration_s=30.0, prompt_tokens=8, max_tokens=4, vocab_size=1000)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.floats(0.001, 1.0))
+def test_a_quantile_is_the_smallest_value_that_covers_its_share(
+    values: list[float], q: float
+) -> None:
+    found = quantile(values, q)
+    assert found in values
+    assert sum(value <= found for value in values) >= q * len(values) - 1e-9
+    assert sum(value < found for value in values) < q * len(values)
+
+
+def test_the_quantile_of_nothing_is_not_a_number() -> None:
+    assert math.isnan(quantile([], 0.5))
+
+
+def test_the_same_plan_gives_the_same_load() -> None:
+    assert arrivals(PLAN) == arrivals(PLAN)
+    assert prompts(PLAN, 3) == prompts(PLAN, 3)
+    other = LoadPlan(2.0, 30.0, 8, 4, 1000, seed=1)
+    assert arrivals(other) != arrivals(PLAN)
+
+
+def test_arrivals_have_the_asked_rate() -> None:
+    plan = LoadPlan(rate=5.0, duration_s=2000.0, prompt_tokens=1, max_tokens=1, vocab_size=200)
+    due = arrivals(plan)
+    assert len(due) / 2000 == pytest.approx(5.0, rel=0.05)
+    assert due == sorted(due)
+    assert due[-1] < 2000
+
+
+def test_prompts_share_no_prefix() -> None:
+    firsts = [tuple(prompt[:4]) for prompt in prompts(PLAN, 50)]
+    assert len(set(firsts)) == 50
+
+
+def test_failures_are_counted_and_have_no_times() -> None:
+    summary = summarise(
+        [
+            Sample(0.0, [0.5, 0.6, 0.9]),
+            Sample(1.0, [], "500: no"),
+            Sample(2.0, [2.1], "the stream ended without [DONE]"),
+            Sample(3.0, []),
+        ]
+    )
+    assert (summary.requests, summary.errors, summary.first_error) == (4, 3, "500: no")
+    assert summary.ttft_p50 == 0.5
+    assert summary.worst_gap == pytest.approx(0.3)
+    assert summary.first_gap_p50 == pytest.approx(0.1)
+    assert summary.tokens == 3
+
+
+def outcome(shape: str, itl_p99: float, ttft_p50: float, errors: int = 0) -> Outcome:
+    summary = Summary(
+        requests=10,
+        errors=errors,
+        first_error="gone" if errors else "",
+        ttft_p50=ttft_p50,
+        ttft_p99=ttft_p50 * 2,
+        itl_p50=0.01,
+        itl_p99=itl_p99,
+        first_gap_p50=0.01,
+        worst_gap=itl_p99,
+        tokens=100,
+    )
+    return Outcome(shape, 0.5, summary, Handoffs(10, 1e6, 0.01, 0))
+
+
+def test_a_gain_is_said_with_its_price() -> None:
+    text = " ".join(conclusions(outcome("1P1D", 0.03, 0.9), outcome("2 colocated", 0.3, 0.6)))
+    assert "cut p99 ITL from 300 ms to 30.0 ms (10.0 times)" in text
+    assert "costs first tokens: p50 TTFT 600 ms colocated, 900 ms split" in text
+
+
+def test_no_gain_is_said_plainly() -> None:
+    text = " ".join(conclusions(outcome("1P1D", 0.3, 0.6), outcome("2 colocated", 0.3, 0.6)))
+    assert "did not pay" in text
+    assert "cut" not in text
+
+
+def test_failed_requests_are_said_first() -> None:
+    lines = conclusions(outcome("1P1D", 0.03, 0.6, errors=2), outcome("2 colocated", 0.3, 0.6))
+    assert lines[0] == "1P1D: 2 requests failed (gone)."
+
+
+def test_handoffs_of_a_run_are_the_difference_of_two_readings() -> None:
+    run = Handoffs(12, 300.0, 0.5, 1).since(Handoffs(2, 100.0, 0.1, 1))
+    assert (run.count, run.kv_bytes, run.fallbacks) == (10, 200.0, 0)
+    assert run.mean_exposed_s == pytest.approx(0.04)
