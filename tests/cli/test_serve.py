@@ -147,9 +147,15 @@ def test_neither_the_command_nor_the_gateway_holds_torch_or_numpy(model: Path) -
 
 
 def test_a_port_in_use_is_code_4_with_the_gateways_reason(model: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        tempfile.TemporaryDirectory(prefix="ss-") as temporary,
+    ):
         port = str(taken.getsockname()[1])
-        done = splitserve("serve", model, "--engine", "fake", "--port", port)
+        flags = ("--engine", "fake", "--port", port)
+        done = splitserve("serve", model, *flags, TMPDIR=temporary, XDG_RUNTIME_DIR="")
+        (kept,) = Path(temporary).glob("splitserve-*")
+        assert (kept / "gateway.log").exists()
     assert done.returncode == 4
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: gateway did not start: ")

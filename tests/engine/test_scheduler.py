@@ -289,6 +289,15 @@ def test_what_waits_for_room_is_not_overtaken_by_grants() -> None:
     assert not rig.scheduler.has_place_for_grant(1, [])
 
 
+def test_decodes_that_lack_a_block_do_not_wait_for_each_other() -> None:
+    """The one whose turn it is cannot preempt, the one that can has no turn."""
+    rig = Rig(num_blocks=5, budget=BLOCK + 1, seqs=2, caching=False)
+    seqs = [rig.add(f"r{number}", [number], 16) for number in range(3)]
+    for _ in range(200):
+        assert bool(rig.step()) == any(not len(seq.tokens) == 17 for seq in seqs)
+    assert [len(seq.tokens) for seq in seqs] == [17, 17, 17]
+
+
 # Prefix cache
 
 

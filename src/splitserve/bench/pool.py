@@ -3,8 +3,28 @@
 import ctypes
 import mmap
 import os
+from typing import Final
 
+from splitserve.modelstore.folder import ModelFolder
 from splitserve.protocol.memory import KVLayout, MemoryRegion
+
+BLOCK_SIZE: Final = 16
+BF16_BYTES: Final = 2
+
+
+def layout_of(folder: ModelFolder, tokens: int) -> KVLayout:
+    """A bf16 pool of the model's shape that holds ``tokens``."""
+    config = folder.config()
+    heads = int(config["num_attention_heads"])
+    return KVLayout(
+        dtype="bfloat16",
+        num_layers=int(config["num_hidden_layers"]),
+        num_kv_heads=int(config.get("num_key_value_heads", heads)),
+        head_dim=int(config.get("head_dim") or config["hidden_size"] // heads),
+        block_size=BLOCK_SIZE,
+        num_blocks=-(-tokens // BLOCK_SIZE),
+        itemsize=BF16_BYTES,
+    )
 
 
 class BarePool:

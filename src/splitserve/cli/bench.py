@@ -16,7 +16,7 @@ Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="As for `sp
 
 @bench.callback(invoke_without_command=True)
 def benchmarks(context: typer.Context) -> None:
-    """Measure one part at a time: the engine, a KV handoff, the gateway."""
+    """Measure one part at a time: the engine, a KV handoff, the gateway, servers side by side."""
     help_without_verb(context)
 
 
@@ -38,30 +38,52 @@ def engine(
 @bench.command(short_help="KV from one worker to another.")
 def handoff(
     model: Model = "smollm2",
-    tokens: Annotated[int, typer.Option(metavar="N", help="Prompt length.")] = 1024,
-    repeats: Annotated[int, typer.Option(metavar="N", help="Handoffs to time.")] = 20,
+    connector: options.Connector = options.WORKER.connector,
+    tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Prompt length.")] = 1024,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="Handoffs to time.")] = 20,
     as_json: Json = False,
 ) -> int:
-    """A prompt's KV moved from one worker to another: bytes, rate, time exposed after prefill."""
+    """A prompt's KV written into another process, layer by layer: bytes, rate, share of memcpy."""
     return int(
         load("splitserve.cli.bench_handoff:run")(
-            model=model, tokens=tokens, repeats=repeats, as_json=as_json
+            model=model, connector=connector, tokens=tokens, repeats=repeats, as_json=as_json
         )
     )
 
 
 @bench.command(short_help="What the gateway adds.")
 def gateway(
-    streams: Annotated[int, typer.Option(metavar="N", help="Answers at a time.")] = 64,
-    tokens: Annotated[int, typer.Option(metavar="N", help="Tokens of each answer.")] = 256,
+    model: Model = "smollm2",
+    streams: Annotated[int, typer.Option(metavar="N", min=1, help="Answers at a time.")] = 64,
+    tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens of each answer.")] = 500,
     rate: Annotated[
-        float, typer.Option(metavar="R", help="Tokens per second of each answer.")
+        float, typer.Option(metavar="R", min=0.1, help="Tokens per second of each answer.")
     ] = 50.0,
     as_json: Json = False,
 ) -> int:
-    """The gateway over fake engines: latency it adds and CPU time per streamed token."""
+    """The gateway before a worker without an engine: latency added and CPU time per token."""
     return int(
         load("splitserve.cli.bench_gateway:run")(
-            streams=streams, tokens=tokens, rate=rate, as_json=as_json
+            model=model, streams=streams, tokens=tokens, rate=rate, as_json=as_json
+        )
+    )
+
+
+@bench.command(short_help="Running servers, side by side.")
+def endpoints(
+    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="OpenAI-compatible servers.")],
+    vocab_size: Annotated[
+        int, typer.Option(metavar="N", min=200, help="Prompts use ids below this.")
+    ] = 48000,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="Turns of each server.")] = 5,
+    as_json: Json = False,
+) -> int:
+    """ITL at 1 and 8 streams, TTFT at 1024 and 2000 tokens, of servers that take turns.
+
+    All must serve the same model. Ratios are the first server's readings over each other one's.
+    """
+    return int(
+        load("splitserve.cli.bench_endpoints:run")(
+            urls=urls, vocab_size=vocab_size, repeats=repeats, as_json=as_json
         )
     )

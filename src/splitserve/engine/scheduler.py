@@ -12,8 +12,8 @@ The rules, in the order in which a step applies them:
 
 A prompt is admitted with all its blocks at once, and only if one block is left for each sequence
 that already grows: so only decodes ever lack a block. A decode that lacks one preempts the last
-sequence after it (by priority, then arrival), which later computes its KV again and keeps its
-tokens; with none after it, it waits with its KV. A pushing sequence is never preempted: it needs
+sequence after it (by priority, then arrival) that is not in this step yet; that one later computes
+its KV again and keeps its tokens. With none after it, it waits with its KV. A pushing sequence is never preempted: it needs
 no further block, and a connector may still read its blocks. Nobody overtakes the first waiting
 sequence, so each finite set of requests ends: the first in order is never set back by another.
 """
@@ -161,7 +161,7 @@ class Scheduler:
         self._schedule_prompts(chunks, self._budget - len(chunks))
         budget = self._budget - sum(chunk.num_tokens for chunk in chunks)
         for seq in rest:
-            if budget > 0 and seq.is_running and (self._has_slot(seq) or self._extend(seq)):
+            if budget > 0 and seq.is_running and self._grow(seq):
                 chunks.append(self._chunk(seq, 1))
                 budget -= 1
         return chunks
@@ -244,29 +244,24 @@ class Scheduler:
     def _has_slot(self, seq: Seq) -> bool:
         return seq.num_computed < len(seq.blocks) * self._block_size
 
-    def _extend(self, seq: Seq) -> bool:
-        fresh = self._pool.allocate(1)
-        if fresh is None:
-            return False
-        seq.blocks += fresh
-        return True
-
     def _grow(self, seq: Seq) -> bool:
         """Sees to it that the next token has a slot, if need be at the cost of a later sequence."""
         if self._has_slot(seq):
             return True
-        while not self._extend(seq):
+        while (fresh := self._pool.allocate(1)) is None:
             victim = self._last_after(seq)
             if victim is None:
                 return False
             self._preempt(victim)
+        seq.blocks += fresh
         return True
 
     def _last_after(self, seq: Seq) -> Seq | None:
+        """The last sequence after ``seq`` that may be preempted: not if this step computes it."""
         for victim in reversed(self.running):
             if victim is seq:
                 return None
-            if not victim.push:
+            if not victim.push and victim.last_step != self._step:
                 return victim
         return None
 

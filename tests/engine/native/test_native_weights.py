@@ -127,7 +127,9 @@ def test_a_missing_tensor_is_named(tmp_path: Path, llama: Saved) -> None:
         open_runner(tmp_path)
 
 
-def test_a_tensor_that_does_not_fit_the_configuration_is_named(tmp_path: Path, llama: Saved) -> None:
+def test_a_tensor_that_does_not_fit_the_configuration_is_named(
+    tmp_path: Path, llama: Saved
+) -> None:
     path, _ = llama
     (tmp_path / "model.safetensors").write_bytes((path / "model.safetensors").read_bytes())
     config = json.loads((path / "config.json").read_text())
