@@ -62,6 +62,11 @@ class Cluster:
     gateway: Process | None = None
 
     @property
+    def served(self) -> str:
+        """What the gateway calls its model."""
+        return Path(self.model).name
+
+    @property
     def url(self) -> str:
         assert self.gateway is not None
         return f"http://127.0.0.1:{self.gateway.facts['port']}"
@@ -71,8 +76,14 @@ class Cluster:
 
     def launch_worker(self, role: str, name: str, *flags: str) -> "Starting":
         command = ["worker", self.model, "--role", role, "--name", name]
-        command += ["--listen", self.address(name), *self.worker_flags, *flags]
+        command += ["--listen", self.address(name), "--cores", self._core(name)]
+        command += [*self.worker_flags, *flags]
         return _launch(name, command, self.run_dir)
+
+    def _core(self, name: str) -> str:
+        """One core per worker, in turn by the number in its name and its kind."""
+        cores = sorted(os.sched_getaffinity(0))
+        return str(cores[(int(name[1:]) + (name[0] == "d")) % len(cores)])
 
     def start_worker(self, role: str, name: str, *flags: str) -> Process:
         self.workers[name] = self.launch_worker(role, name, *flags).wait()

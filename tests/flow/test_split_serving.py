@@ -1,15 +1,11 @@
 """One prefill and one decode process behind a gateway process, over real sockets."""
 
 import asyncio
-import json
-import socket
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
 
 import httpx
 import pytest
+from client import Stream, body, complete
 from cluster import Cluster, running, wait_until
 from conftest import FAKE
 from tiny_model import VOCAB_SIZE
@@ -26,89 +22,6 @@ def truth(prompt: Sequence[int], count: int) -> list[int]:
 
 def prompt(seed: int, length: int) -> list[int]:
     return [300 + (seed * 31 + i * 7) % 1000 for i in range(length)]
-
-
-def body(ids: Sequence[int], max_tokens: int, **more: Any) -> dict[str, Any]:
-    return {
-        "model": "tiny",
-        "prompt": list(ids),
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        "return_token_ids": True,
-        **more,
-    }
-
-
-def complete(cluster: Cluster, ids: Sequence[int], max_tokens: int) -> list[int]:
-    answer = httpx.post(f"{cluster.url}/v1/completions", json=body(ids, max_tokens), timeout=30)
-    assert answer.status_code == 200, answer.text
-    return list(answer.json()["choices"][0]["token_ids"])
-
-
-class Stream:
-    """A streamed completion, read by a thread of its own: headers come with the first token."""
-
-    def __init__(self, cluster: Cluster, ids: Sequence[int], max_tokens: int) -> None:
-        self.tokens: list[int] = []
-        self.error: dict[str, Any] | None = None
-        self.finished = False
-        self.finish_reason: str | None = None
-        self._url = f"{cluster.url}/v1/completions"
-        self._body = body(ids, max_tokens, stream=True)
-        self._news = threading.Condition()
-        self._ended = False
-        self._response: httpx.Response | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def read(self, count: int) -> None:
-        """Waits for ``count`` tokens or the end."""
-        with self._news:
-            assert self._news.wait_for(lambda: len(self.tokens) >= count or self._ended, 30)
-
-    def read_all(self) -> None:
-        with self._news:
-            assert self._news.wait_for(lambda: self._ended, 30)
-        self._thread.join()
-
-    def close(self) -> None:
-        """The client goes away, whether or not the answer is whole."""
-        if self._response is not None:
-            connection = self._response.extensions["network_stream"].get_extra_info("socket")
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-
-    def _run(self) -> None:
-        with (
-            suppress(httpx.TransportError),
-            httpx.Client(timeout=30) as client,
-            client.stream("POST", self._url, json=self._body) as response,
-        ):
-            self._response = response
-            if response.status_code != 200:
-                self.error = json.loads(response.read())["error"]
-            else:
-                self._read(response)
-        with self._news:
-            self._ended = True
-            self._news.notify_all()
-
-    def _read(self, response: httpx.Response) -> None:
-        for line in response.iter_lines():
-            if line == "data: [DONE]":
-                self.finished = True
-            elif line.startswith("data: "):
-                self._take(json.loads(line[6:]))
-
-    def _take(self, event: dict[str, Any]) -> None:
-        with self._news:
-            if "error" in event:
-                self.error = event["error"]
-            for choice in event.get("choices", ()):
-                self.tokens += choice.get("token_ids") or []
-                self.finish_reason = choice["finish_reason"] or self.finish_reason
-            self._news.notify_all()
 
 
 @pytest.mark.parametrize("length", [1, 4, 31, 32, 33, 100])
@@ -130,7 +43,10 @@ async def test_many_streams_at_once(split: Cluster) -> None:
     prompts = [prompt(i, 5 + i * 3) for i in range(24)]
     async with httpx.AsyncClient(timeout=50) as client:
         answers = await asyncio.gather(
-            *(client.post(f"{split.url}/v1/completions", json=body(ids, 10)) for ids in prompts)
+            *(
+                client.post(f"{split.url}/v1/completions", json=body(split, ids, 10))
+                for ids in prompts
+            )
         )
     for ids, answer in zip(prompts, answers, strict=True):
         assert answer.json()["choices"][0]["token_ids"] == truth(ids, 10)
@@ -145,7 +61,7 @@ def test_answer_of_one_token_needs_no_decode_step(split: Cluster) -> None:
 
 def test_client_gone_while_the_prompt_is_computed(split: Cluster) -> None:
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{split.url}/v1/completions", json=body(prompt(1, 400), 50), timeout=0.2)
+        httpx.post(f"{split.url}/v1/completions", json=body(split, prompt(1, 400), 50), timeout=0.2)
     split.assert_settles()
     assert split.total("splitserve_generations_total", outcome="cancelled") == 1
 

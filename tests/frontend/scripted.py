@@ -42,6 +42,8 @@ class ScriptedGenerator:
                 if isinstance(step, Future):
                     await asyncio.wrap_future(step)
                 else:
+                    # As tokens do in earnest: they come one after the other.
+                    await asyncio.sleep(0)
                     yield step
             how = "complete"
         finally:

@@ -39,6 +39,12 @@ def test_a_model_without_bos_gets_none() -> None:
     assert tokenizer.inner.token_to_id("<s>") not in tokenizer.encode_prompt("hello")
 
 
+def test_bos_that_the_user_spells_twice_stays_where_the_model_adds_none() -> None:
+    tokenizer = with_bos(add_bos=False, post_processor=False)
+    bos = tokenizer.inner.token_to_id("<s>")
+    assert tokenizer.encode_prompt("<s><s>a").count(bos) == 2
+
+
 def test_a_rendered_chat_gets_no_bos_of_its_own() -> None:
     tokenizer = with_bos(add_bos=True, post_processor=True)
     assert tokenizer.inner.token_to_id("<s>") not in tokenizer.encode_rendered("hello")

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from conftest import Answer, Bench, until
+from router_bench import Answer, Bench, until
 from scripted_worker import (
     ScriptedWorker,
     answer_whole,

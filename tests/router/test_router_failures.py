@@ -3,12 +3,13 @@
 from collections.abc import Awaitable, Callable
 
 import pytest
-from conftest import Answer, Bench, until
+from router_bench import Answer, Bench, until
 from scripted_worker import ScriptedWorker, chunk_of, prompt, token_at
 
 from splitserve.errors import CallerError, OverloadError, PeerError
 from splitserve.ids import RequestId
-from splitserve.protocol.control import Abort, Submit
+from splitserve.protocol.control import Hello, Submit
+from splitserve.protocol.generate import TokenChunk
 from splitserve.protocol.handoff import Prefill, Reserve
 from splitserve.router.handoff.orchestrator import Router
 
@@ -23,9 +24,11 @@ def finish(worker: ScriptedWorker, request_id: str, start: int, end: int) -> Non
 
 
 async def granted(p: ScriptedWorker, d: ScriptedWorker, nth: int = 0) -> Prefill:
+    """The ``nth`` request at ``d`` to where ``p`` computes."""
     reserve = await d.expect(Reserve, nth)
+    before = len(p.all(Prefill))
     d.grant(reserve.handoff)
-    return await p.expect(Prefill)
+    return await p.expect(Prefill, before)
 
 
 async def two_pairs(bench: Bench) -> tuple[Router, list[ScriptedWorker], list[ScriptedWorker]]:
@@ -87,6 +90,63 @@ async def test_requests_wait_in_order_until_another_one_ends(bench: Bench) -> No
         c.report(steps=nth)
     for answer in answers:
         assert (await answer.ended()).error is None
+
+
+async def test_a_place_that_another_request_leaves_is_taken_without_a_new_report(
+    bench: Bench,
+) -> None:
+    router, c = await bench.colocated(free=2)
+    first, second = Answer(router, prompt("a")), Answer(router, prompt("b"))
+    await c.expect(Submit)
+    assert router.waiting_requests == 1
+    await first.leave()
+    submit = await c.expect(Submit, 1)
+    assert submit.request.request_id == "b"
+    await second.leave()
+
+
+async def test_a_prompt_that_has_begun_to_run_takes_only_the_room_that_is_reported(
+    bench: Bench,
+) -> None:
+    router, c = await bench.colocated(free=2)
+    first, second = Answer(router, prompt("a")), Answer(router, prompt("b"))
+    await c.expect(Submit)
+    c.report(steps=1)
+    c.tokens(chunk_of("a", 0))
+    await first.has(1)
+    assert router.waiting_requests == 1
+    c.report(steps=2)
+    await c.expect(Submit, 1)
+    await first.leave()
+    await second.leave()
+
+
+async def test_granted_room_is_the_workers_own_count_once_it_reports(bench: Bench) -> None:
+    router, p, d = await bench.split()
+    d.report(free=2)
+    await until(lambda: _free(router) == 2)
+    first, second = Answer(router, prompt("a")), Answer(router, prompt("b"))
+    await granted(p, d)
+    assert router.waiting_requests == 1
+    d.report(free=2, steps=1)
+    await d.expect(Reserve, 1)
+    await first.leave()
+    await second.leave()
+
+
+async def test_a_worker_that_refused_is_asked_again_when_a_request_there_ends(
+    bench: Bench,
+) -> None:
+    router, p, d = await bench.split()
+    first = Answer(router, prompt("a"))
+    await granted(p, d)
+    second = Answer(router, prompt("b"))
+    d.refuse((await d.expect(Reserve, 1)).handoff, "no_blocks")
+    await until(lambda: router.waiting_requests == 1)
+    await first.leave()
+    reserve = await d.expect(Reserve, 2)
+    assert reserve.handoff == "b#1"
+    await second.leave()
 
 
 async def test_a_full_queue_says_come_back_later(bench: Bench) -> None:
@@ -186,12 +246,15 @@ async def test_decode_recomputes_when_the_only_prefill_worker_ends(
     router, p, d = await bench.split()
     answer = Answer(router, prompt("r", max_tokens=3))
     await granted(p, d)
+    d.tokens(TokenChunk(RequestId("r"), 1, (666, 667), "length"))  # after a token never seen
+    await until(lambda: len(router.ledger.at(d.name)) == 0)
     await end(p, "r")
     submit = await d.expect(Submit)
     assert (submit.request.request_id, submit.emitted) == ("r~1", ())
-    assert d.received.index(Abort(RequestId("r"))) < d.received.index(submit)
     d.tokens(chunk_of("r", 1))  # still of the first attempt: no news
-    finish(d, "r~1", 0, 3)
+    d.tokens(chunk_of("r~1", 0))
+    await answer.has(1)
+    finish(d, "r~1", 1, 3)
     await answer.ended()
     assert answer.tokens == expected(3)
     code = "lost" if end is _lost else "engine"
@@ -428,6 +491,23 @@ async def test_a_client_that_goes_is_forgotten_at_every_worker_told(
     await until(lambda: {w.name for w in (p, d) if w.aborted() == ["r"]} == told)
     assert router.ledger.empty
     assert bench.notes.outcomes == [("r", "cancelled")]
+
+
+async def test_news_of_a_request_whose_client_has_gone_is_dropped(bench: Bench) -> None:
+    router, p, d = await bench.split()
+    answer = Answer(router, prompt("r"))
+    handoff = (await d.expect(Reserve)).handoff
+    await answer.leave()
+    d.grant(handoff)
+    d.refuse(handoff, "no_blocks")
+    d.fail(RequestId("r"), "engine")
+    d.tokens(chunk_of("r", 1))
+    again = Answer(router, prompt("s", max_tokens=1))
+    prefill = await granted(p, d, 1)
+    assert prefill.request.request_id == "s"
+    finish(p, "s", 0, 1)
+    assert (await again.ended()).tokens == expected(1)
+    assert len(d.all(Hello)) == 1
 
 
 async def test_a_client_that_goes_while_recomputing_is_forgotten_there(bench: Bench) -> None:

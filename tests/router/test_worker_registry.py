@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 import pytest
-from conftest import Answer, Bench, HandClock, until
+from router_bench import Answer, Bench, HandClock, until
 from scripted_worker import ScriptedWorker, answer_whole, load_of, prompt
 
 from splitserve.errors import ConfigError
@@ -71,6 +71,15 @@ async def test_prefill_workers_are_asked_to_link_again_until_decode_says_they_ar
     assert len(p.all(Pair)) == 2
     d.hang_up()
     await p.expect(Pair, 2)
+
+
+@pytest.mark.parametrize("back", ["p0", "d0"])
+async def test_a_worker_that_comes_back_is_linked_again_at_once(bench: Bench, back: str) -> None:
+    router, p, d = await bench.split()
+    await p.expect(Pair)
+    {"p0": p, "d0": d}[back].hang_up()
+    await p.expect(Pair, 1)
+    await until(lambda: router.warnings() == [])
 
 
 async def test_workers_with_different_connectors_are_not_paired(bench: Bench) -> None:

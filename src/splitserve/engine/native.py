@@ -13,6 +13,7 @@ from splitserve.engine.models.config import DecoderConfig, read_decoder_config
 from splitserve.engine.models.decoder import Decoder
 from splitserve.engine.models.gguf import GGUFWeights
 from splitserve.engine.models.weights import DummyWeights, SafetensorsWeights, Weights
+from splitserve.engine.runner.memory import keep_freed_memory
 from splitserve.engine.runner.plan import plan_batch
 from splitserve.engine.runner.sampling import choose
 from splitserve.errors import BugError, ConfigError
@@ -45,6 +46,7 @@ class NativeRunner:
         )
         with torch.inference_mode():
             self._decoder = Decoder(model, _weights(config, folder, model), self._dtype)
+        keep_freed_memory()
         self._pool = KVPool(layout, self._dtype)
         self._sampled: list[Sampled] | None = None
 

@@ -12,10 +12,11 @@ The rules, in the order in which a step applies them:
 
 A prompt is admitted with all its blocks at once, and only if one block is left for each sequence
 that already grows: so only decodes ever lack a block. A decode that lacks one preempts the last
-sequence after it (by priority, then arrival) that is not in this step yet; that one later computes
-its KV again and keeps its tokens. With none after it, it waits with its KV. A pushing sequence is never preempted: it needs
-no further block, and a connector may still read its blocks. Nobody overtakes the first waiting
-sequence, so each finite set of requests ends: the first in order is never set back by another.
+sequence after it (by priority, then arrival) that this step does not compute; that one later
+computes its KV again and keeps its tokens. With none after it, the decode waits with its KV. A
+pushing sequence is never preempted: it needs no further block, and a connector may still read its
+blocks. Nobody overtakes the first waiting sequence, so each finite set of requests ends: the first
+in order is never set back by another.
 """
 
 from bisect import bisect_left, insort

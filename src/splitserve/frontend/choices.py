@@ -60,7 +60,7 @@ async def run_choice(generator: Generator, choice: Choice, write: Write) -> None
             pace.chunk()
             events = emit(derenderer.feed(chunk))
             # The worker goes on after a stop string: it is aborted before the client is told.
-            if derenderer.stopped_by_text:
+            if derenderer.finish is not None and derenderer.stopped_by_text:
                 break
             if events:
                 await write(events)

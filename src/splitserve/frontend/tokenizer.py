@@ -34,6 +34,7 @@ class Tokenizer:
         self.byte_level: Final = isinstance(inner.decoder, decoders.ByteLevel)
         self._bos = inner.token_to_id(bos_token) if bos_token is not None else None
         self._add_bos = add_bos
+        self._adds_bos = self._bos in inner.encode("", add_special_tokens=True).ids[:1]
         self._bytes: dict[int, bytes] = {}
         self._max_token_bytes = _longest_token(inner)
 
@@ -62,11 +63,12 @@ class Tokenizer:
         Control tokens that ``text`` spells become control ids.
         """
         ids = self.inner.encode(text, add_special_tokens=True).ids
-        if self._bos is not None:
-            if ids[:2] == [self._bos, self._bos]:
-                del ids[0]
-            elif self._add_bos and ids[:1] != [self._bos]:
-                ids.insert(0, self._bos)
+        if self._bos is None:
+            return tuple(ids)
+        if self._adds_bos and ids[:2] == [self._bos, self._bos]:
+            del ids[0]
+        elif self._add_bos and ids[:1] != [self._bos]:
+            ids.insert(0, self._bos)
         return tuple(ids)
 
     def encode_rendered(self, text: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from splitserve.ids import RequestId
@@ -82,7 +82,7 @@ class WorkerMetrics(Collector):
     def __init__(self, snapshot: Callable[[], Sequence[WorkerSnapshot]]) -> None:
         self._snapshot = snapshot
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
         blocks = GaugeMetricFamily(
             "splitserve_kv_blocks", "KV blocks by state", labels=["worker", "state"]
         )
@@ -95,6 +95,9 @@ class WorkerMetrics(Collector):
         waiting = GaugeMetricFamily(
             "splitserve_requests_waiting", "Sequences waiting for their turn", labels=["worker"]
         )
+        preempted = CounterMetricFamily(
+            "splitserve_preemptions", "Sequences set back to make room", labels=["worker"]
+        )
         for worker in self._snapshot():
             connected.add_metric([worker.worker], float(worker.connected))
             if worker.kv is not None:
@@ -103,7 +106,8 @@ class WorkerMetrics(Collector):
             if worker.load is not None:
                 running.add_metric([worker.worker], worker.load.running)
                 waiting.add_metric([worker.worker], worker.load.waiting)
-        yield from (blocks, connected, running, waiting)
+                preempted.add_metric([worker.worker], worker.load.preemptions)
+        yield from (blocks, connected, running, waiting, preempted)
 
 
 def _by_state(kv: KVCounts) -> list[tuple[str, int]]:

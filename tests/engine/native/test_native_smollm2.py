@@ -38,7 +38,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def runner(folder: Path) -> Iterator[NativeRunner]:
-    made = open_runner(folder, block_size=16, kv_cache_memory_bytes=1 << 28, threads=2)
+    made = open_runner(folder, block_size=16, kv_cache_memory_bytes=1 << 28)
     yield made
     made.close()
 
@@ -50,6 +50,7 @@ def reference(folder: Path) -> transformers.PreTrainedModel:
     weights = GGUFWeights(folder / "model.gguf", config.head_dim)
     with no_init_weights():
         model = transformers.LlamaForCausalLM(config).eval()
+    model.tie_weights()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights.read(name, tuple(parameter.shape), torch.float32))

@@ -97,7 +97,7 @@ def test_shards_are_found_through_their_index(tmp_path: Path, llama: Saved) -> N
 
 
 def test_the_dtype_is_the_checkpoints_own_when_asked_for_auto(tmp_path: Path, llama: Saved) -> None:
-    path, model = llama
+    path, _ = llama
     half = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
     half.save_pretrained(tmp_path)
     for folder, dtype in ((path, "float32"), (tmp_path, "bfloat16")):

@@ -84,6 +84,7 @@ CHAT_ONLY = [
     ({"messages": None}, "messages"),
     ({"messages": []}, "messages"),
     ({"messages": "hello"}, "messages"),
+    ({"messages": [USER] * 8193}, "messages"),
     ({"messages": [USER, 5]}, "messages[1]"),
     ({"messages": [USER, {"role": "narrator", "content": "x"}]}, "messages[1].role"),
     ({"messages": [{"content": "x"}]}, "messages[0].role"),
@@ -94,6 +95,10 @@ CHAT_ONLY = [
     ({"messages": [{"role": "user", "content": ["a"]}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 1025}]},
+        "messages[0].content",
+    ),
     ({"messages": [{**USER, "name": 5}]}, "messages[0].name"),
     (
         {"messages": [{"role": "assistant", "content": None, "tool_calls": [{}]}]},
@@ -133,19 +138,19 @@ COMPLETION_ONLY = [
 
 
 @pytest.mark.parametrize("kind", [ChatRequest, CompletionRequest])
-@pytest.mark.parametrize(("fields", "param"), BOTH, ids=str)
+@pytest.mark.parametrize(("fields", "param"), BOTH, ids=lambda value: str(value)[:60])
 def test_both_endpoints_name_the_wrong_field(
     kind: type[ChatRequest] | type[CompletionRequest], fields: dict[str, Any], param: str
 ) -> None:
     assert refused(kind, fields) == param
 
 
-@pytest.mark.parametrize(("fields", "param"), CHAT_ONLY, ids=str)
+@pytest.mark.parametrize(("fields", "param"), CHAT_ONLY, ids=lambda value: str(value)[:60])
 def test_a_chat_names_the_wrong_field(fields: dict[str, Any], param: str) -> None:
     assert refused(ChatRequest, fields) == param
 
 
-@pytest.mark.parametrize(("fields", "param"), COMPLETION_ONLY, ids=str)
+@pytest.mark.parametrize(("fields", "param"), COMPLETION_ONLY, ids=lambda value: str(value)[:60])
 def test_a_completion_names_the_wrong_field(fields: dict[str, Any], param: str) -> None:
     assert refused(CompletionRequest, fields) == param
 
@@ -183,10 +188,19 @@ def test_a_missing_field_is_named() -> None:
         assert (caught.value.param, caught.value.code) == (param, "missing_required_parameter")
 
 
-def test_a_body_full_of_errors_is_refused_at_the_first() -> None:
+@pytest.mark.parametrize("field", ["messages", "stop", "stop_token_ids"])
+def test_a_body_full_of_errors_is_refused_with_one(field: str) -> None:
+    wrongs = b'[{"role": "x"},' + b"1.5," * 100_000 + b"1]"
+    body = b'{"messages": [{"role": "user", "content": "x"}], "%s": %s}'
     with pytest.raises(CallerError) as caught:
-        parse(ChatRequest, b'{"messages": [' + b"1," * 200_000 + b"1]}")
-    assert caught.value.param == "messages[0]"
+        parse(ChatRequest, body % (field.encode(), wrongs))
+    assert caught.value.param is not None
+    assert caught.value.param.startswith(field)
+
+
+def test_numbers_of_a_million_digits_are_refused_at_once() -> None:
+    with pytest.raises(CallerError, match="out of range"):
+        parse(CompletionRequest, b'{"prompt": "x", "seed": ' + b"1" * 1_000_000 + b"}")
 
 
 def test_unknown_fields_are_ignored_and_empty_ones_not_given() -> None:

@@ -3,6 +3,7 @@
 import mmap
 import os
 import tempfile
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,11 +12,22 @@ from splitserve.errors import UnavailableError
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 
 
-class KVPool:
-    """One flat buffer, laid out as ``layout`` says. Nobody else keeps values out of it.
+@dataclass(frozen=True, slots=True)
+class KVLayer:
+    """Two views of one layer's ``[block, K/V, kv_head, slot, head_dim]``.
 
-    ``layers[i]`` is ``[num_blocks, 2 (K, V), num_kv_heads, block_size, head_dim]``. Pages take
-    memory once they are written.
+    ``rows [block * K/V * kv_head * slot, head_dim]`` is for storing tokens, ``runs [block * K/V *
+    kv_head, slot * head_dim]`` for reading blocks.
+    """
+
+    rows: Tensor
+    runs: Tensor
+
+
+class KVPool:
+    """One flat buffer, laid out as ``layout`` says. No value is kept anywhere else.
+
+    Pages take memory once they are written.
     """
 
     def __init__(self, layout: KVLayout, dtype: torch.dtype) -> None:
@@ -24,14 +36,11 @@ class KVPool:
         memory = mmap.mmap(self._fd, layout.pool_bytes)
         flat = torch.frombuffer(memory, dtype=dtype)
         self._address = flat.data_ptr()
-        self.layers: tuple[Tensor, ...] = flat.view(
-            layout.num_layers,
-            layout.num_blocks,
-            2,
-            layout.num_kv_heads,
-            layout.block_size,
-            layout.head_dim,
-        ).unbind()
+        run = layout.block_size * layout.head_dim
+        self.layers: tuple[KVLayer, ...] = tuple(
+            KVLayer(layer.view(-1, layout.head_dim), layer.view(-1, run))
+            for layer in flat.chunk(layout.num_layers)
+        )
 
     def region(self) -> MemoryRegion:
         """The whole pool; its file descriptor is valid until ``close``."""

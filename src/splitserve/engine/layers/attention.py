@@ -1,8 +1,8 @@
 """Attention over paged keys and values: for single new tokens, and for stretches of a prompt.
 
 Queries come as ``[tokens, kv_heads, group, head_dim]``: the ``group`` query heads that share a key
-head lie together, so that keys and values are never repeated. A step's tokens are cut into parts,
-each attended to by one call; all parts of all layers use the same indices and masks.
+head lie together, so that keys and values are never repeated. A step's tokens are cut into parts
+that are attended to one by one; their indices and masks serve all layers.
 """
 
 from dataclasses import dataclass
@@ -11,17 +11,19 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from splitserve.engine.kv.pool import KVLayer
+
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 class Part(Protocol):
     """Neighbouring tokens of a step."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: Tensor) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: KVLayer) -> Tensor:
         """What the part's tokens gather, shaped as their ``q``.
 
         ``q``, ``k``, ``v`` are the whole step's, ``k`` and ``v`` being ``[tokens, kv_heads,
-        head_dim]``; ``layer`` is one layer of the pool and holds them already.
+        head_dim]``; ``layer`` holds these keys and values already.
         """
         ...
 
@@ -37,10 +39,10 @@ class Singles:
     first: int
     count: int
     index: Tensor
-    mask: Tensor | None
+    mask: Tensor
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: Tensor) -> Tensor:
-        k, v = gather(layer, self.index, self.count)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: KVLayer) -> Tensor:
+        k, v = _gather(layer, self.index, self.count, k)
         q = q.narrow(0, self.first, self.count)
         out: Tensor = _flash(q, k, v, attn_mask=self.mask)[0]
         return out
@@ -48,43 +50,61 @@ class Singles:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Tokens ``first .. first + count - 1``, all of one sequence.
+    """Tokens ``first .. first + count - 1``, all of one sequence, after ``start`` others of it.
 
-    Without ``index`` they are its first ones and see each other causally. Else ``index`` is
-    ``gather_index`` of its block table and ``mask [count, positions]`` is added to the scores.
+    ``index`` is ``gather_index`` of the blocks that hold the others; None when there are none.
     """
 
     first: int
     count: int
+    start: int
     index: Tensor | None
-    mask: Tensor | None
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: Tensor) -> Tensor:
-        group = q.shape[2]
-        q = q.narrow(0, self.first, self.count).permute(1, 2, 0, 3)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: KVLayer) -> Tensor:
+        q, k, v = (x.narrow(0, self.first, self.count) for x in (q, k, v))
+        own, own_weight = _among_themselves(q, k, v)
         if self.index is None:
-            k, v = (x.narrow(0, self.first, self.count).transpose(0, 1)[:, None] for x in (k, v))
-        else:
-            k, v = (x.transpose(0, 1) for x in gather(layer, self.index, 1))
-        k, v = k.expand(-1, group, -1, -1), v.expand(-1, group, -1, -1)
-        out: Tensor = _flash(q, k, v, is_causal=self.mask is None, attn_mask=self.mask)[0]
-        return out.permute(2, 0, 1, 3)
+            return own
+        k, v = _gather(layer, self.index, 1, k)
+        before, before_weight = _to_all(q, k[0, :, : self.start], v[0, :, : self.start])
+        # Two softmaxes become one: each part counts as much as the sum of its exponentials.
+        share = torch.sigmoid(before_weight - own_weight).to(q.dtype)
+        return torch.lerp(own, before, share[..., None])
 
 
-def gather(layer: Tensor, index: Tensor, sequences: int) -> tuple[Tensor, ...]:
-    """Keys and values of whole blocks side by side: ``[sequences, kv_heads, positions, head_dim]``.
+def _among_themselves(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Causal attention: the result, shaped as ``q``, and the log of its softmaxes' sums."""
+    q = q.permute(1, 2, 0, 3)
+    k, v = (x.transpose(0, 1)[:, None].expand(-1, q.shape[1], -1, -1) for x in (k, v))
+    out, weight = _flash(q, k, v, is_causal=True)
+    return out.permute(2, 0, 1, 3), weight.permute(2, 0, 1)
 
-    ``layer`` is one layer of the pool, ``index`` what ``gather_index`` made.
+
+def _to_all(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """As ``_among_themselves``, but each token sees all of ``k``, ``v [kv_heads, n, head_dim]``.
+
+    The queries of a group stand in one row of tokens: so each key is packed once, not per head.
     """
-    _, _, kv_heads, slots, head_dim = layer.shape
-    rows = layer.view(-1, slots * head_dim).index_select(0, index)
-    return rows.view(2, sequences, kv_heads, -1, head_dim).unbind()
+    tokens, kv_heads, group, head_dim = q.shape
+    rows = q.transpose(0, 1).reshape(kv_heads, 1, tokens * group, head_dim)
+    out, weight = _flash(rows, k[:, None], v[:, None])
+    shape = (kv_heads, tokens, group)
+    return out.view(*shape, head_dim).transpose(0, 1), weight.view(shape).transpose(0, 1)
+
+
+def _gather(layer: KVLayer, index: Tensor, sequences: int, like: Tensor) -> tuple[Tensor, ...]:
+    """Keys and values of blocks side by side: ``[sequences, kv_heads, positions, head_dim]``.
+
+    ``like [.., kv_heads, head_dim]`` has the sizes.
+    """
+    rows = layer.runs.index_select(0, index)
+    return rows.view(2, sequences, like.shape[-2], -1, like.shape[-1]).unbind()
 
 
 def gather_index(tables: Tensor, kv_heads: int) -> Tensor:
-    """Where the blocks of ``tables [sequences, blocks]`` lie, for ``gather``; the same all layers.
+    """Where the blocks of ``tables [sequences, blocks]`` lie among a layer's ``runs``.
 
-    Numbers rows of a layer seen as ``[block * K/V * kv_head, slot * head_dim]``.
+    In the order K/V, sequence, kv_head, block; flat.
     """
     kv = torch.arange(2).view(2, 1, 1, 1)
     head = torch.arange(kv_heads).view(1, 1, kv_heads, 1)

@@ -11,9 +11,9 @@ from splitserve.engine.layers.attention import Part
 class Batch:
     """``tokens`` and ``positions`` are ``[tokens]``, in the order of ``parts``.
 
-    ``slots [tokens * 2 * num_kv_heads]`` says where each token's keys, then values go: rows of a
-    layer of the pool seen as ``[block * K/V * kv_head * slot, head_dim]``. ``sampled`` are the
-    tokens to score; None means all, in order. ``samples`` is how many that is.
+    ``slots [tokens * 2 * num_kv_heads]`` says where each token's keys, then values go among a
+    layer's ``rows``. ``sampled`` are the tokens to score; None means all, in order. ``samples`` is
+    how many that is.
     """
 
     tokens: Tensor

@@ -4,14 +4,17 @@ One layer, in the order of the code: normalise, project to queries, keys and val
 keys and values into the pool, attend, project back onto the stream; normalise, gated MLP.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from splitserve.engine.api import KVSink
+from splitserve.engine.kv.pool import KVLayer
+from splitserve.engine.layers.attention import Part
 from splitserve.engine.layers.linear import Linear, make_linear
-from splitserve.engine.layers.norm import rms_norm
+from splitserve.engine.layers.norm import RMSNorm
 from splitserve.engine.layers.rope import Rope, rotate_
 from splitserve.engine.models.batch import Batch
 from splitserve.engine.models.config import DecoderConfig
@@ -20,13 +23,13 @@ from splitserve.engine.models.weights import Shape, Weights
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """``qkv`` gives all heads, queries first; ``qk_norm`` is ``[q + k heads, head_dim]``."""
+    """``qkv`` gives all heads, queries first; ``qk_norm`` is for the heads of queries and keys."""
 
-    attn_norm: Tensor
+    attn_norm: RMSNorm
     qkv: Linear
-    qk_norm: Tensor | None
+    qk_norm: RMSNorm | None
     out: Linear
-    mlp_norm: Tensor
+    mlp_norm: RMSNorm
     gate: Linear
     up: Linear
     down: Linear
@@ -42,38 +45,37 @@ class Decoder:
         self._rope = Rope(config.rope, dtype)
         self._embedding = loader.matrix("model.embed_tokens", config.vocab_size, config.hidden_size)
         self._layers = [loader.layer(index) for index in range(config.num_layers)]
-        self._norm = loader.vector("model.norm.weight", config.hidden_size)
+        self._norm = loader.norm("model.norm")
         self._head = make_linear(
             self._embedding
             if config.tie_word_embeddings
             else loader.matrix("lm_head", config.vocab_size, config.hidden_size)
         )
 
-    def forward(self, batch: Batch, pool: tuple[Tensor, ...], sink: KVSink | None) -> Tensor | None:
-        """Stores the KV of all tokens into ``pool`` (its layers) and scores ``batch.sampled``.
+    def forward(self, batch: Batch, pool: Sequence[KVLayer], sink: KVSink | None) -> Tensor | None:
+        """Stores the KV of all tokens into ``pool`` and scores those of ``batch.sampled``.
 
         Returns ``[samples, vocab_size]``, None when nothing is to be sampled. ``sink`` is told
         after each layer's store.
         """
-        eps = self._config.rms_norm_eps
         x = torch.embedding(self._embedding, batch.tokens)
         rotation = self._rope.at(batch.positions)
         last = len(self._layers) - 1
         for index, (layer, kv) in enumerate(zip(self._layers, pool, strict=True)):
-            heads = self._project(rms_norm(x, layer.attn_norm, eps), layer, rotation)
-            self._store(heads, kv, batch)
+            heads = self._project(layer.attn_norm(x), layer, rotation)
+            self._store(heads, kv, batch.slots)
             if sink is not None:
                 sink.on_layer(index)
             if index == last and not batch.samples:
                 return None
-            attended = self._attend(heads, kv, batch)
+            attended = self._attend(heads, kv, batch.parts)
             if index == last and batch.sampled is not None:
                 # From here on nobody reads the other tokens' stream.
                 x, attended = x[batch.sampled], attended[batch.sampled]
             x = layer.out.add(attended, x)
-            h = rms_norm(x, layer.mlp_norm, eps)
+            h = layer.mlp_norm(x)
             x = layer.down.add(layer.up.mul(h, layer.gate.silu(h)), x)
-        return self._head(rms_norm(x, self._norm, eps))
+        return self._head(self._norm(x))
 
     def _project(self, x: Tensor, layer: _Layer, rotation: tuple[Tensor, Tensor]) -> Tensor:
         """Heads ``[tokens, q + k + v heads, head_dim]``, queries and keys rotated."""
@@ -81,26 +83,24 @@ class Decoder:
         heads = layer.qkv(x).view(len(x), -1, config.head_dim)
         qk = heads.narrow(1, 0, config.num_heads + config.num_kv_heads)
         if layer.qk_norm is not None:
-            qk.copy_(torch.rms_norm(qk, (config.head_dim,), None, config.rms_norm_eps))
-            qk.mul_(layer.qk_norm)
+            qk.copy_(layer.qk_norm(qk))
         rotate_(qk, *rotation)
         return heads
 
-    def _store(self, heads: Tensor, kv: Tensor, batch: Batch) -> None:
+    def _store(self, heads: Tensor, kv: KVLayer, slots: Tensor) -> None:
         config = self._config
         new = heads.narrow(1, config.num_heads, 2 * config.num_kv_heads)
-        rows = kv.view(-1, config.head_dim)
-        rows.index_copy_(0, batch.slots, new.reshape(-1, config.head_dim))
+        kv.rows.index_copy_(0, slots, new.reshape(-1, config.head_dim))
 
-    def _attend(self, heads: Tensor, kv: Tensor, batch: Batch) -> Tensor:
+    def _attend(self, heads: Tensor, kv: KVLayer, parts: Sequence[Part]) -> Tensor:
         """What each token gathers from its sequence: ``[tokens, q heads * head_dim]``."""
         config = self._config
         q, k, v = heads.split_with_sizes(
             (config.num_heads, config.num_kv_heads, config.num_kv_heads), 1
         )
         q = q.view(len(heads), config.num_kv_heads, -1, config.head_dim)
-        parts = [part.attend(q, k, v, kv) for part in batch.parts]
-        attended = parts[0] if len(parts) == 1 else torch.cat(parts)
+        found = [part.attend(q, k, v, kv) for part in parts]
+        attended = found[0] if len(found) == 1 else torch.cat(found)
         return attended.reshape(len(heads), -1)
 
 
@@ -117,37 +117,39 @@ class _Loader:
         hidden, middle = config.hidden_size, config.intermediate_size
         q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
-        sizes = {f"{attention}.q_proj": q, f"{attention}.k_proj": kv, f"{attention}.v_proj": kv}
+        heads = {f"{attention}.q_proj": q, f"{attention}.k_proj": kv, f"{attention}.v_proj": kv}
         return _Layer(
-            attn_norm=self.vector(f"{prefix}.input_layernorm.weight", hidden),
-            qkv=self._linear(sizes, hidden, config.qkv_bias),
+            attn_norm=self.norm(f"{prefix}.input_layernorm"),
+            qkv=self._linear(heads, hidden, config.qkv_bias),
             qk_norm=self._qk_norm(attention) if config.qk_norm else None,
             out=self._linear({f"{attention}.o_proj": hidden}, q, config.out_bias),
-            mlp_norm=self.vector(f"{prefix}.post_attention_layernorm.weight", hidden),
+            mlp_norm=self.norm(f"{prefix}.post_attention_layernorm"),
             gate=self._linear({f"{mlp}.gate_proj": middle}, hidden),
             up=self._linear({f"{mlp}.up_proj": middle}, hidden),
             down=self._linear({f"{mlp}.down_proj": hidden}, middle),
         )
 
-    def vector(self, name: str, size: int) -> Tensor:
-        return self._read(name, (size,))
-
     def matrix(self, module: str, rows: int, columns: int) -> Tensor:
         return self._read(f"{module}.weight", (rows, columns))
 
-    def _linear(self, sizes: dict[str, int], columns: int, bias: bool = False) -> Linear:
-        """One matrix of the rows of all modules named in ``sizes``, in that order."""
-        weight = torch.cat([self.matrix(name, rows, columns) for name, rows in sizes.items()])
+    def norm(self, module: str) -> RMSNorm:
+        weight = self._read(f"{module}.weight", (self._config.hidden_size,))
+        return RMSNorm(weight, self._config.rms_norm_eps)
+
+    def _qk_norm(self, attention: str) -> RMSNorm:
+        config = self._config
+        q = self._read(f"{attention}.q_norm.weight", (config.head_dim,))
+        k = self._read(f"{attention}.k_norm.weight", (config.head_dim,))
+        heads = torch.cat((q.expand(config.num_heads, -1), k.expand(config.num_kv_heads, -1)))
+        return RMSNorm(heads, config.rms_norm_eps)
+
+    def _linear(self, modules: dict[str, int], columns: int, bias: bool = False) -> Linear:
+        """One matrix of the rows of all ``modules``, in that order."""
+        weight = torch.cat([self.matrix(name, rows, columns) for name, rows in modules.items()])
         if not bias:
             return make_linear(weight)
-        vectors = [self.vector(f"{name}.bias", rows) for name, rows in sizes.items()]
+        vectors = [self._read(f"{name}.bias", (rows,)) for name, rows in modules.items()]
         return make_linear(weight, torch.cat(vectors))
-
-    def _qk_norm(self, attention: str) -> Tensor:
-        config = self._config
-        q = self.vector(f"{attention}.q_norm.weight", config.head_dim)
-        k = self.vector(f"{attention}.k_norm.weight", config.head_dim)
-        return torch.cat((q.expand(config.num_heads, -1), k.expand(config.num_kv_heads, -1)))
 
     def _read(self, name: str, shape: Shape) -> Tensor:
         return self._weights.read(name, shape, self._dtype)

@@ -32,17 +32,18 @@ def plan_batch(rows: Sequence[Row], layout: KVLayout, dtype: torch.dtype) -> Bat
         bases.extend(_slots(row, own, layout))
         last[row.request_id] = len(tokens) - 1
     sampled = [last[row.request_id] for row in rows if row.sample is not None]
+    all_in_order = sampled == list(range(len(tokens)))
     parts: list[Part] = [
         _singles(group, first, layout, dtype) for first, group in _groups(singles, layout)
     ]
-    parts += [_span(row, last[row.request_id], layout, dtype) for row in spans]
+    parts += [_span(row, last[row.request_id], layout) for row in spans]
     heads = torch.arange(2 * layout.num_kv_heads) * layout.block_size
     return Batch(
         tokens=torch.tensor(tokens),
         positions=torch.tensor(positions),
         slots=(torch.tensor(bases)[:, None] + heads).flatten(),
         parts=tuple(parts),
-        sampled=None if sampled == list(range(len(tokens))) else torch.tensor(sampled),
+        sampled=None if all_in_order else torch.tensor(sampled, dtype=torch.int64),
         samples=len(sampled),
     )
 
@@ -86,13 +87,9 @@ def _singles(rows: Sequence[Row], first: int, layout: KVLayout, dtype: torch.dty
     return Singles(first, len(rows), index, mask[:, None, None])
 
 
-def _span(row: Row, last: int, layout: KVLayout, dtype: torch.dtype) -> Span:
-    count = len(row.tokens)
-    first = last - count + 1
-    if row.start == 0:
-        return Span(first, count, None, None)
-    blocks = -(-_end(row) // layout.block_size)
-    mask = torch.full((count, blocks * layout.block_size), float("-inf"), dtype=dtype)
-    table = torch.tensor(row.blocks[:blocks])[None]
-    index = gather_index(table, layout.num_kv_heads)
-    return Span(first, count, index, mask.triu_(row.start + 1))
+def _span(row: Row, last: int, layout: KVLayout) -> Span:
+    index = None
+    if row.start > 0:
+        blocks = -(-row.start // layout.block_size)
+        index = gather_index(torch.tensor(row.blocks[:blocks])[None], layout.num_kv_heads)
+    return Span(last - len(row.tokens) + 1, len(row.tokens), row.start, index)

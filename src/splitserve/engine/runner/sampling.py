@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from splitserve.engine.api import SampleSpec
@@ -21,14 +22,14 @@ Choice = tuple[int, TokenLogprob | None]
 
 _GREEDY_BELOW: Final = 1e-5
 _UNIFORM_BITS: Final = 53
-_LIKELY: Final = 1024
-"""Top-p looks at this many of the likeliest tokens before it sorts the whole vocabulary."""
+_LIKELY: Final = (256, 4096)
+"""Top-p looks at so many of the likeliest tokens before it sorts the whole vocabulary."""
 
 
 def choose(logits: Tensor, specs: Sequence[SampleSpec]) -> list[Choice]:
     """One token for each row of ``logits [rows, vocab_size]``."""
     if all(_is_plain(spec) for spec in specs):
-        return [(token, None) for token in logits.argmax(-1).tolist()]
+        return [(token, None) for token in logits.max(-1).indices.tolist()]
     return [_choose(row, spec) for row, spec in zip(logits.float(), specs, strict=True)]
 
 
@@ -52,7 +53,7 @@ def _choose(logits: Tensor, spec: SampleSpec) -> Choice:
     params = spec.params
     scores = _adjusted(logits, spec)
     if params.temperature < _GREEDY_BELOW:
-        token = int(scores.argmax())
+        token = int(scores.max(-1).indices)
     else:
         token = _draw(_probabilities(scores, params), uniform(params.seed, spec.position))
     if params.logprobs is None:
@@ -86,26 +87,33 @@ def _ids(tokens: Iterable[int], size: int) -> Tensor:
 
 def _probabilities(scores: Tensor, params: SamplingParams) -> Tensor:
     """In the vocabulary's order, not normalised after top-p. At a border, ties are all kept."""
-    # The likeliest is moved to 0 first, so that a tiny temperature cannot overflow it.
-    scores = (scores - scores.max()).div_(params.temperature)
+    if params.temperature != 1.0:
+        scores = scores / params.temperature
     if params.min_p > 0.0:
-        scores.masked_fill_(scores < math.log(params.min_p), -math.inf)
+        scores = _from(scores.max() + math.log(params.min_p), scores, -math.inf)
     if 0 < params.top_k < len(scores):
-        scores.masked_fill_(scores < scores.topk(params.top_k).values[-1], -math.inf)
+        scores = _from(scores.topk(params.top_k).values[-1], scores, -math.inf)
     probabilities = scores.softmax(-1)
     if params.top_p < 1.0:
-        floor = _nucleus_floor(probabilities, params.top_p)
-        probabilities.masked_fill_(probabilities < floor, 0.0)
+        return _from(_nucleus_floor(probabilities, params.top_p), probabilities, 0.0)
     return probabilities
+
+
+def _from(floor: Tensor, values: Tensor, below: float) -> Tensor:
+    """``values`` where they reach ``floor``, else ``below``."""
+    # Half the time of a comparison and a fill. It keeps what is greater, not what is equal.
+    return F.threshold(values, float(floor.nextafter(torch.tensor(-math.inf))), below)
 
 
 def _nucleus_floor(probabilities: Tensor, top_p: float) -> Tensor:
     """The least probability in the smallest set of likeliest tokens that holds ``top_p``."""
-    likely = probabilities.topk(min(_LIKELY, len(probabilities))).values
-    if likely.sum(dtype=torch.float64) < top_p:
-        likely = probabilities.sort(descending=True).values
-    reached = likely.cumsum(0, dtype=torch.float64)
-    return likely[min(int(torch.searchsorted(reached, top_p)), len(likely) - 1)]
+    size = len(probabilities)
+    for count in (*(few for few in _LIKELY if few < size), size):
+        likely = probabilities.topk(count).values
+        reached = likely.cumsum(0, dtype=torch.float64)
+        if reached[-1] >= top_p:
+            return likely[torch.searchsorted(reached, top_p)]
+    return likely[-1]
 
 
 def _draw(probabilities: Tensor, at: float) -> int:

@@ -22,7 +22,8 @@ class Derenderer:
         self._stops = StopMatcher(options.stop, include_stop=options.include_stop)
         self._echo = echo
         self._offset = len(echo)
-        # Most answers: one token a chunk, nothing to search in its text, nothing to tell of it.
+        # Most tokens come alone, with nothing to search in their text and nothing to tell of them:
+        # a shorter way for those, with the same result.
         self._plain = not (options.stop or options.logprobs)
         self.tokens = 0
         self.cached_tokens: int | None = None
@@ -39,13 +40,21 @@ class Derenderer:
         Raises PeerError when tokens or log-probabilities are missing or the worker gave up:
         an answer with a hole must not look like an answer.
         """
+        if (
+            self._plain
+            and chunk.index == self.tokens
+            and chunk.finish_reason is None
+            and chunk.cached_tokens is None
+            and len(chunk.token_ids) == 1
+        ):
+            self.tokens += 1
+            return Delta(self._events(self._detokenizer.feed(chunk.token_ids[0])), chunk.token_ids)
+        return self._feed(chunk)
+
+    def _feed(self, chunk: TokenChunk) -> Delta:
         self._check(chunk)
         if chunk.cached_tokens is not None:
             self.cached_tokens = chunk.cached_tokens
-        if chunk.finish_reason is None and len(chunk.token_ids) == 1 and self._plain:
-            self.tokens += 1
-            text = self._detokenizer.feed(chunk.token_ids[0])
-            return Delta(self._events(text), chunk.token_ids)
         begin = self.tokens
         logprobs = chunk.logprobs if self._options.logprobs else None
         scored: list[Scored] = []
@@ -88,11 +97,14 @@ class Derenderer:
         return self._stops.feed(text)
 
     def _finish(self, chunk: TokenChunk, pieces: list[str]) -> Finish | None:
-        if self._stops.matched is None and chunk.finish_reason is not None:
+        if self._stops.matched is None and chunk.finish_reason is None:
+            return None
+        self._plain = False
+        if self._stops.matched is None:
             pieces.append(self._visible(self._detokenizer.finish()))
         if self._stops.matched is not None:
             self.finish = Finish("stop", self._stops.matched)
-        elif chunk.finish_reason is not None:
+        else:
             pieces.append(self._stops.finish())
             by_length = chunk.finish_reason == "length"
             self.finish = Finish("length" if by_length else "stop", chunk.stop_reason)

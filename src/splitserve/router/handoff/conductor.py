@@ -191,8 +191,6 @@ class Conductor:
 
     def _part_failed(self, assignment: Assignment, code: str, reason: str) -> None:
         generation, worker = assignment.generation, assignment.worker
-        if assignment.attempt != generation.progress.attempt or generation.progress.final:
-            return  # another worker's loss, at the same time, has moved it on already
         log.info("%s at %s: %s (%s)", assignment.request_id, worker, code, reason)
         avoid = machine.avoided(generation.progress, worker, code)
         alternatives = self._around.alternatives(generation, avoid)

@@ -159,7 +159,7 @@ class WorkerRegistry:
         restarted = record.welcome is None or record.welcome.incarnation != welcome.incarnation
         self._note(record, welcome)
         orphans = self._ledger.take_orphans(welcome.worker)
-        if restarted:
+        if not restarted:
             for request_id in orphans:
                 client.send(Abort(request_id))
         log.info(
