@@ -17,6 +17,9 @@ from typing import Any
 import httpx
 import psutil
 
+FAKE = ("--engine", "fake", "--block-size", "4", "--fake-num-blocks", "512")
+"""Worker flags: an engine without a model."""
+
 START_S = 60.0
 SETTLE_S = 5.0
 """What issue and design promise: the ledger is back to free and cached within this time."""

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster, running
+from cluster import FAKE, Cluster, running
 from tiny_model import make_model_folder
-
-FAKE = ("--engine", "fake", "--block-size", "4", "--fake-num-blocks", "512")
 
 
 @pytest.fixture(scope="session")

@@ -1,21 +1,17 @@
 """The demo model in fp32: 1P1D writes what one worker and what transformers write."""
 
 import asyncio
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-import torch
 import transformers
 from client import Stream, body, complete
 from cluster import Cluster, running, wait_until
-from transformers.initialization import no_init_weights
 
-from splitserve.engine.models.gguf import GGUFWeights
-from splitserve.modelstore.resolve import cache_dir
+from reference_model import demo_model_folder, greedy_choices, reference_model
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]
 
@@ -26,10 +22,7 @@ LENGTHS = [1, 2, 15, 16, 17, 33, 100, 511, 512, 513, 1000, 2000]
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    path = cache_dir() / "models" / "smollm2"
-    if not (path / "model.gguf").is_file():
-        pytest.skip(f"no demo model in {path}: run 'make setup'")
-    return path
+    return demo_model_folder()
 
 
 @pytest.fixture(scope="module")
@@ -49,27 +42,12 @@ def whole(folder: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def reference(folder: Path) -> transformers.PreTrainedModel:
-    config = transformers.LlamaConfig(**json.loads((folder / "config.json").read_text()))
-    weights = GGUFWeights(folder / "model.gguf", config.head_dim)
-    with no_init_weights():
-        model = transformers.LlamaForCausalLM(config).eval()
-    model.tie_weights()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights.read(name, tuple(parameter.shape), torch.float32))
-    return model
+    return reference_model(folder)
 
 
 def prompt(length: int, seed: int = 0) -> list[int]:
     stream = random.Random(f"{seed}-{length}")
     return [stream.randrange(100, 48000) for _ in range(length)]
-
-
-def greedy(model: transformers.PreTrainedModel, ids: list[int], answer: list[int]) -> list[int]:
-    """What transformers puts at each place of ``answer``, given all before it."""
-    with torch.inference_mode():
-        logits = model(torch.tensor([ids + answer])).logits[0, len(ids) - 1 : -1]
-    return [int(token) for token in logits.argmax(-1)]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -80,7 +58,7 @@ def test_greedy_tokens_are_the_same_three_ways(
     first = complete(split, ids, NEW, ignore_eos=True)
     again = complete(split, ids, NEW, ignore_eos=True)  # from prefix caches on both sides
     assert first == again == complete(whole, ids, NEW, ignore_eos=True)
-    assert first == greedy(reference, ids, first)
+    assert first == greedy_choices(reference, ids, first)
     split.assert_settles()
 
 
@@ -92,7 +70,7 @@ def test_a_longer_prompt_with_a_cached_start(
     for more in (1, 16, 40):
         ids = start + prompt(more, seed=8)
         answer = complete(split, ids, NEW, ignore_eos=True)
-        assert answer == greedy(reference, ids, answer)
+        assert answer == greedy_choices(reference, ids, answer)
     split.assert_settles()
 
 
@@ -109,7 +87,7 @@ async def test_streams_at_once(split: Cluster, reference: transformers.PreTraine
         )
     for ids, answer in zip(prompts, answers, strict=True):
         tokens = answer.json()["choices"][0]["token_ids"]
-        assert tokens == greedy(reference, ids, tokens)
+        assert tokens == greedy_choices(reference, ids, tokens)
     await asyncio.to_thread(split.assert_settles)
 
 
@@ -168,7 +146,7 @@ async def test_preemption_changes_no_token(
     for ids, answer in zip(prompts, answers, strict=True):
         tokens = answer.json()["choices"][0]["token_ids"]
         assert len(tokens) == 70
-        assert tokens == greedy(reference, ids, tokens)
+        assert tokens == greedy_choices(reference, ids, tokens)
 
 
 class TestDeaths:
@@ -188,7 +166,7 @@ class TestDeaths:
         cluster.workers["p0"].kill()
         stream.read_all()
         assert len(stream.tokens) == NEW
-        assert stream.tokens == greedy(reference, ids, stream.tokens)
+        assert stream.tokens == greedy_choices(reference, ids, stream.tokens)
         stream.close()
         cluster.assert_settles()
 
@@ -201,7 +179,7 @@ class TestDeaths:
         cluster.workers["d0"].kill()
         stream.read_all()
         assert len(stream.tokens) == 40
-        assert stream.tokens == greedy(reference, ids, stream.tokens)
+        assert stream.tokens == greedy_choices(reference, ids, stream.tokens)
         stream.close()
         cluster.assert_settles()
 

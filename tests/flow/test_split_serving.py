@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import httpx
 import pytest
 from client import Stream, body, complete
-from cluster import Cluster, running, wait_until
-from conftest import FAKE
+from cluster import FAKE, Cluster, running, wait_until
 from tiny_model import VOCAB_SIZE
 
 from splitserve.engine.fake import FakeConfig, fake_tokens

@@ -8,11 +8,12 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from splitserve.clock import monotonic
 from splitserve.ids import Incarnation, RequestId, WorkerId
-from splitserve.protocol.codec import FrameDecoder, Message, encode
+from splitserve.protocol.codec import Message, encode
+from splitserve.protocol.connection import Connection
 from splitserve.protocol.control import Abort, Hello, StepTokens, Submit, Welcome
 from splitserve.protocol.generate import TokenChunk
 from splitserve.protocol.telemetry import KVCounts, Load
@@ -41,36 +42,39 @@ class TimedWorker:
     fingerprint: dict[str, str]
     vocab_size: int
     left: dict[int, list[float]] = field(default_factory=dict)
-    _streams: dict[asyncio.Transport, dict[RequestId, tuple[int, _Stream]]] = field(
-        default_factory=dict
-    )
+    _streams: dict[Connection, dict[RequestId, tuple[int, _Stream]]] = field(default_factory=dict)
     _steps: int = 0
 
     async def serve(self, path: str) -> None:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(lambda: _Peer(self), path)
+        server = await loop.create_unix_server(lambda: Connection("gateway", self), path)
         try:
             await self._step_for_ever()
         finally:
             server.close()
 
-    def joined(self, transport: asyncio.Transport) -> None:
-        self._streams[transport] = {}
+    def made(self, connection: Connection) -> None:
+        self._streams[connection] = {}
 
-    def gone(self, transport: asyncio.Transport) -> None:
-        self._streams.pop(transport, None)
+    def lost(self, connection: Connection, reason: str) -> None:
+        del reason
+        self._streams.pop(connection, None)
 
-    def received(self, transport: asyncio.Transport, message: Message) -> None:
+    def received(self, connection: Connection, messages: list[Message]) -> None:
+        for message in messages:
+            self._take(connection, message)
+
+    def _take(self, connection: Connection, message: Message) -> None:
         match message:
             case Hello():
-                transport.write(encode(self._welcome()))
-                transport.write(encode(self._load()))
+                connection.write(encode(self._welcome()))
+                connection.write(encode(self._load()))
             case Submit(request=request):
                 stream = _Stream(request.request_id, request.sampling.max_tokens)
-                self._streams[transport][request.request_id] = (request.token_ids[0], stream)
+                self._streams[connection][request.request_id] = (request.token_ids[0], stream)
             case Abort(request_id=request_id):
-                self._streams[transport].pop(request_id, None)
+                self._streams[connection].pop(request_id, None)
             case _:
                 pass
 
@@ -79,15 +83,15 @@ class TimedWorker:
         while True:
             due += self.step_s
             await asyncio.sleep(max(0.0, due - monotonic()))
-            for transport in self._streams:
-                self._step(transport)
+            for connection in self._streams:
+                self._step(connection)
             if monotonic() >= load_due:
                 load_due += LOAD_EVERY_S
-                for transport in self._streams:
-                    transport.write(encode(self._load()))
+                for connection in self._streams:
+                    connection.write(encode(self._load()))
 
-    def _step(self, transport: asyncio.Transport) -> None:
-        streams = self._streams[transport]
+    def _step(self, connection: Connection) -> None:
+        streams = self._streams[connection]
         if not streams:
             return
         self._steps += 1
@@ -96,7 +100,7 @@ class TimedWorker:
         now = monotonic()
         for marker, _ in streams.values():
             self.left.setdefault(marker, []).append(now)
-        transport.write(frame)
+        connection.write(frame)
         for request_id in [r for r, (_, s) in streams.items() if s.sent == s.total]:
             del streams[request_id]
 
@@ -131,22 +135,3 @@ class TimedWorker:
         running = sum(len(streams) for streams in self._streams.values())
         free = 1 << 20
         return Load(KVCounts(free, 0, 0, 0, 0, 0), running, 0, 0, self._steps, 0, 0, 0)
-
-
-class _Peer(asyncio.Protocol):
-    def __init__(self, worker: TimedWorker) -> None:
-        self._worker = worker
-        self._decoder = FrameDecoder()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports implement the interface without deriving from it.
-        self._transport = cast("asyncio.Transport", transport)
-        self._worker.joined(self._transport)
-
-    def data_received(self, data: bytes) -> None:
-        for message in self._decoder.feed(data):
-            self._worker.received(self._transport, message)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self._worker.gone(self._transport)

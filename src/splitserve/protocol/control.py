@@ -69,8 +69,8 @@ class StepTokens(msgspec.Struct, frozen=True, tag=True):
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """Worker to gateway: the request ended here without an answer.
 
-    ``code``: ``invalid`` (caller's fault; ``reason`` may be shown to the client), ``no_blocks``,
-    ``transfer_failed``, ``writer_lost``, ``lease_expired``, ``engine`` (a bug; details in the log).
+    ``code``: ``invalid`` (caller's fault; ``reason`` may be shown to the client), ``duplicate``,
+    ``draining``, ``transfer_failed``, ``writer_lost``, ``decode_lost`` or ``lease_expired``.
     """
 
     request_id: RequestId

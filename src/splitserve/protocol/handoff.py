@@ -57,8 +57,8 @@ class Grant(msgspec.Struct, frozen=True, tag=True):
 class Refuse(msgspec.Struct, frozen=True, tag=True):
     """Decode (or prefill) to gateway: not now (``retryable``) or never; ``reason`` is for people.
 
-    ``code``: ``no_blocks``, ``not_linked``, ``too_long``, ``draining``, ``cancelled`` or
-    ``stale_link``.
+    ``code``: ``no_blocks``, ``not_linked``, ``too_long``, ``duplicate``, ``draining``,
+    ``cancelled`` or ``stale_link``.
     """
 
     handoff: HandoffId

@@ -18,9 +18,9 @@ from splitserve.errors import ConfigError
 from splitserve.ids import WorkerId
 from splitserve.protocol.address import UnixAddress, parse_address
 from splitserve.protocol.codec import Message, encode
+from splitserve.protocol.connection import Connection, connect
 from splitserve.protocol.control import Hello
 from splitserve.protocol.handoff import Renew
-from splitserve.roles.connection import Connection
 from splitserve.roles.loop import (
     Close,
     ConnectionLost,
@@ -49,7 +49,10 @@ JOIN_S: Final = 10.0
 
 
 class WorkerServer:
-    """``serve`` returns when the worker has drained or was stopped; it raises what broke it."""
+    """``serve`` returns when the worker has drained or was stopped; it raises what broke it.
+
+    Listener of all its connections.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class WorkerServer:
         self._connections: dict[ConnId, Connection] = {}
         self._gateways: set[ConnId] = set()
         self._link_tasks: dict[WorkerId, asyncio.Task[None]] = {}
-        self._lost: dict[ConnId, asyncio.Event] = {}
+        self._conn_of: dict[Connection, ConnId] = {}
         self._ids = count(1)
         self._snapshot: Snapshot | None = None
         self._load_sent = 0.0
@@ -119,23 +122,27 @@ class WorkerServer:
             Path(address.path).unlink(missing_ok=True)
 
     def _accept(self) -> Connection:
-        return Connection(ConnId(next(self._ids)), self._on_message, self._on_lost, self._on_made)
+        conn = ConnId(next(self._ids))
+        connection = Connection(f"peer {conn}", self)
+        self._conn_of[connection] = conn
+        return connection
 
-    def _on_made(self, connection: Connection) -> None:
-        self._connections[connection.conn] = connection
+    def made(self, connection: Connection) -> None:
+        self._connections[self._conn_of[connection]] = connection
 
-    def _on_message(self, conn: ConnId, message: Message) -> None:
-        if isinstance(message, Hello):
-            self._gateways.add(conn)
-        self._engine.post(Received(conn, message))
+    def received(self, connection: Connection, messages: list[Message]) -> None:
+        conn = self._conn_of[connection]
+        for message in messages:
+            if isinstance(message, Hello):
+                self._gateways.add(conn)
+            self._engine.post(Received(conn, message))
 
-    def _on_lost(self, conn: ConnId) -> None:
-        self._connections.pop(conn, None)
+    def lost(self, connection: Connection, reason: str) -> None:
+        conn = self._conn_of.pop(connection)
+        log.debug("connection %d ended: %s", conn, reason)
+        del self._connections[conn]
         self._gateways.discard(conn)
         self._engine.post(ConnectionLost(conn))
-        waiting = self._lost.pop(conn, None)
-        if waiting is not None:
-            waiting.set()
 
     def _deliver(self, items: list[Outgoing], snapshot: Snapshot) -> None:
         """On the engine's thread."""
@@ -193,28 +200,20 @@ class WorkerServer:
 
     async def _keep_link(self, address: str) -> None:
         """Connects, and again whenever the connection is lost."""
-        pause = RECONNECT_MIN_S
+        target, pause = parse_address(address), RECONNECT_MIN_S
         while True:
             connection = self._accept()
-            lost = self._lost[connection.conn] = asyncio.Event()
             try:
-                await self._connect(address, connection)
+                await connect(target, connection)
             except OSError:
-                self._lost.pop(connection.conn, None)
+                del self._conn_of[connection]
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RECONNECT_MAX_S)
                 continue
             pause = RECONNECT_MIN_S
-            self._engine.post(LinkOpened(connection.conn))
-            await lost.wait()
+            self._engine.post(LinkOpened(self._conn_of[connection]))
+            await connection.ended.wait()
             await asyncio.sleep(pause)
-
-    async def _connect(self, address: str, connection: Connection) -> None:
-        parsed = parse_address(address)
-        if isinstance(parsed, UnixAddress):
-            await self._loop.create_unix_connection(lambda: connection, parsed.path)
-        else:
-            await self._loop.create_connection(lambda: connection, parsed.host, parsed.port)
 
     def _engine_ended(self, error: BaseException | None) -> None:
         """On the engine's thread."""

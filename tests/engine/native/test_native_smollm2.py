@@ -1,20 +1,16 @@
 """The demo model writes what transformers writes, token for token."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 import transformers
 from native_rig import Sequence_, open_runner, sampling
 from tokenizers import Tokenizer
-from transformers.initialization import no_init_weights
 
-from splitserve.engine.models.gguf import GGUFWeights
+from reference_model import demo_model_folder, greedy_choices, reference_model
 from splitserve.engine.native import NativeRunner
 from splitserve.ids import RequestId
-from splitserve.modelstore.resolve import cache_dir
 
 pytestmark = pytest.mark.model
 
@@ -30,10 +26,7 @@ PROMPTS = {
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    path = cache_dir() / "models" / "smollm2"
-    if not (path / "model.gguf").is_file():
-        pytest.skip(f"no demo model in {path}: run 'make setup'")
-    return path
+    return demo_model_folder()
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +38,7 @@ def runner(folder: Path) -> Iterator[NativeRunner]:
 
 @pytest.fixture(scope="module")
 def reference(folder: Path) -> transformers.PreTrainedModel:
-    """transformers' model with the weights of the GGUF file."""
-    config = transformers.LlamaConfig(**json.loads((folder / "config.json").read_text()))
-    weights = GGUFWeights(folder / "model.gguf", config.head_dim)
-    with no_init_weights():
-        model = transformers.LlamaForCausalLM(config).eval()
-    model.tie_weights()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights.read(name, tuple(parameter.shape), torch.float32))
-    return model
+    return reference_model(folder)
 
 
 def generate(runner: NativeRunner, prompt: list[int], blocks: list[int]) -> list[int]:
@@ -77,10 +61,7 @@ def test_greedy_tokens_are_those_of_transformers(
     prompt = tokenizer.encode(PROMPTS[name]).ids
     blocks = list(range(200, 0, -2))
     found = generate(runner, prompt, blocks)
-    # One pass over prompt and answer: each token must be the likeliest after those before it.
-    with torch.inference_mode():
-        logits = reference(torch.tensor([prompt + found])).logits[0]
-    assert found == logits[len(prompt) - 1 : -1].argmax(-1).tolist()
+    assert found == greedy_choices(reference, prompt, found)
 
 
 def test_it_answers_in_words(folder: Path, runner: NativeRunner) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
-from splitserve.errors import ProtocolMismatch
-from splitserve.protocol.address import UnixAddress, parse_address
-from splitserve.protocol.codec import FrameDecoder, Message, encode
+from splitserve.protocol.address import parse_address
+from splitserve.protocol.codec import Message, encode
+from splitserve.protocol.connection import Connection, connect
 from splitserve.protocol.control import Hello, Welcome
 from splitserve.router.workers.client import Order, WorkerEvents
 
@@ -16,13 +16,11 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S: Final = 5.0
 """A host that answers nothing would hold a TCP connect for minutes."""
 
-MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
-"""A worker that reads nothing for so long is cut off: its orders must not fill our memory."""
-
 
 class NativeClient:
-    """WorkerClient over frames. ``gateway`` is this process's name in Hello.
+    """WorkerClient over frames, and Listener of its connection.
 
+    ``gateway`` is this process's name in Hello.
     Pauses between attempts to connect grow from ``backoff_s`` to ``max_backoff_s``; a connection
     on which the worker said who it is resets them. Raises ConfigError for an unusable address.
     """
@@ -42,7 +40,7 @@ class NativeClient:
         self._gateway = gateway
         self._backoff_s = backoff_s
         self._max_backoff_s = max_backoff_s
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._welcomed = False
         self._task: asyncio.Task[None] | None = None
 
@@ -62,7 +60,7 @@ class NativeClient:
 
     def drop(self, reason: str) -> None:
         if self._connection is not None:
-            self.on_lost(self._connection, reason)
+            self.lost(self._connection, reason)
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -76,10 +74,10 @@ class NativeClient:
     async def _stay_connected(self) -> None:
         pause = self._backoff_s
         while True:
-            connection = _Connection(self)
+            connection = Connection(f"worker {self._address}", self)
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await self._connect(connection)
+                    await connect(self._target, connection)
             except (OSError, TimeoutError) as error:
                 log.debug("cannot connect to %s: %s", self._address, error)
             else:
@@ -89,22 +87,15 @@ class NativeClient:
             await asyncio.sleep(pause)
             pause = min(pause * 2, self._max_backoff_s)
 
-    async def _connect(self, connection: "_Connection") -> None:
-        loop = asyncio.get_running_loop()
-        if isinstance(self._target, UnixAddress):
-            await loop.create_unix_connection(lambda: connection, self._target.path)
-        else:
-            await loop.create_connection(lambda: connection, self._target.host, self._target.port)
+    # Listener
 
-    # Called by the connection
-
-    def on_made(self, connection: "_Connection") -> None:
+    def made(self, connection: Connection) -> None:
         self._connection = connection
         self._welcomed = False
         connection.write(encode(Hello(self._gateway)))
         self._events.connecting(self)
 
-    def on_messages(self, connection: "_Connection", messages: list[Message]) -> None:
+    def received(self, connection: Connection, messages: list[Message]) -> None:
         for message in messages:
             if connection is not self._connection:
                 return  # what one of the messages led to has dropped it
@@ -114,54 +105,8 @@ class NativeClient:
             else:
                 self._events.received(self, message)
 
-    def on_lost(self, connection: "_Connection", reason: str) -> None:
+    def lost(self, connection: Connection, reason: str) -> None:
         connection.abort()
         if connection is self._connection:
             self._connection = None
             self._events.lost(self, reason)
-
-
-class _Connection(asyncio.Protocol):
-    """One life of the socket. ``ended`` is set when it is over."""
-
-    def __init__(self, client: NativeClient) -> None:
-        self.ended = asyncio.Event()
-        self._client = client
-        self._decoder = FrameDecoder()
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports implement the interface without deriving from it.
-        self._transport = cast("asyncio.Transport", transport)
-        self._client.on_made(self)
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            messages = self._decoder.feed(data)
-        except ProtocolMismatch as error:
-            log.error("closing the connection to %s: %s", self._client.address, error)
-            self._client.on_lost(self, str(error))
-            return
-        self._client.on_messages(self, messages)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._client.on_lost(self, "the connection closed" if exc is None else str(exc))
-        self.ended.set()
-
-    def write(self, frame: bytes) -> None:
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return  # connection_lost is about to be called and tells
-        transport.write(frame)
-        if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            log.error("worker at %s does not read; cutting it off", self._client.address)
-            transport.abort()
-
-    def close(self) -> None:
-        """After what is queued has left."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
