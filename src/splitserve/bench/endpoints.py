@@ -6,6 +6,7 @@ Ratios are of readings from the same repeat: first server over each other one.
 
 import asyncio
 import random
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -62,16 +63,20 @@ async def measure_endpoints(
 ) -> list[Reading]:
     """All cases on all servers. Raises UnavailableError when a server fails a request."""
     values: dict[tuple[str, str], list[float]] = {}
+    # Prompts are the same for all servers and new in every run: no prefix cache knows them.
+    nonce = secrets.token_hex(8)
     timeout = aiohttp.ClientTimeout(total=600)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         models = {url: await _model_id(session, url) for url in urls}
         for url in urls:
-            await _run(session, url, models[url], Case("warm", 2, 300, 8, "itl"), vocab_size, -1)
+            await _run(session, url, models[url], Case("warm", 2, 300, 8, "itl"), vocab_size, nonce)
         for case in CASES:
             for repeat in range(repeats):
                 for url in urls:
                     progress(f"{case.name}: repeat {repeat + 1} of {repeats}, {url}")
-                    samples = await _run(session, url, models[url], case, vocab_size, repeat)
+                    samples = await _run(
+                        session, url, models[url], case, vocab_size, f"{nonce}-{repeat}"
+                    )
                     values.setdefault((case.name, url), []).append(_value(case, samples))
     return [Reading(name, url, tuple(found)) for (name, url), found in values.items()]
 
@@ -89,9 +94,9 @@ def _value(case: Case, samples: Sequence[Sample]) -> float:
 
 
 async def _run(
-    session: aiohttp.ClientSession, url: str, model: str, case: Case, vocab_size: int, repeat: int
+    session: aiohttp.ClientSession, url: str, model: str, case: Case, vocab_size: int, seed: str
 ) -> list[Sample]:
-    stream = random.Random(f"{case.name}-{repeat}")
+    stream = random.Random(f"{case.name}-{seed}")
     bodies = [
         completion_body(
             model,

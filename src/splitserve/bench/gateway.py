@@ -5,16 +5,13 @@ that notes when they arrive. Detokenising, JSON and SSE are the gateway's and ar
 """
 
 import asyncio
-import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +20,7 @@ import msgspec
 from tokenizers import Tokenizer
 
 from splitserve.bench.quantile import quantile
+from splitserve.bench.raw_client import stream_in_own_process
 from splitserve.bench.timed_worker import TimedWorker
 from splitserve.clock import monotonic
 from splitserve.errors import UnavailableError
@@ -30,6 +28,7 @@ from splitserve.modelstore.resolve import resolve
 
 WORDS: Final = " one two three four five six seven eight nine ten the and of to in is it for was on"
 READY_S: Final = 30.0
+ANSWER_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def measure_gateway(model: str, streams: int, tokens: int, rate: float) -> Gatew
     worker = TimedWorker(ids, 1 / rate, {}, tokenizer.get_vocab_size())
     with tempfile.TemporaryDirectory(prefix="splitserve-bench-") as run_dir:
         address = str(Path(run_dir) / "timed.sock")
-        return asyncio.run(_measure(worker, model, address, streams, tokens))
+        return asyncio.run(_measure(worker, model, folder.served_name, address, streams, tokens))
 
 
 def _is_word(tokenizer: Tokenizer, token_id: int) -> bool:
@@ -66,16 +65,16 @@ def _is_word(tokenizer: Tokenizer, token_id: int) -> bool:
 
 
 async def _measure(
-    worker: TimedWorker, model: str, address: str, streams: int, tokens: int
+    worker: TimedWorker, model: str, served: str, address: str, streams: int, tokens: int
 ) -> GatewayReading:
     serving = asyncio.create_task(worker.serve(address))
     try:
         with _gateway(model, address) as (process, url):
             await _wait_ready(url, process)
-            await asyncio.to_thread(_client, url, streams, 10)  # warm
+            await asyncio.to_thread(_client, url, served, streams, 10)  # warm
             worker.left.clear()
             before, start = _cpu_s(process.pid), monotonic()
-            arrived = await asyncio.to_thread(_client, url, streams, tokens)
+            arrived = await asyncio.to_thread(_client, url, served, streams, tokens)
             wall, cpu = monotonic() - start, _cpu_s(process.pid) - before
             rss = _rss_mb(process.pid)
     finally:
@@ -127,58 +126,19 @@ async def _wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     raise UnavailableError("the gateway did not become ready")
 
 
-def _client(url: str, streams: int, tokens: int) -> dict[int, list[float]]:
-    """Runs the client in a process of its own; per stream, when each token arrived."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_client_main, args=(url, streams, tokens, theirs))
-    process.start()
-    theirs.close()
-    try:
-        result: dict[int, list[float]] = ours.recv()
-    except EOFError as error:
-        raise UnavailableError("the measuring client failed; see its message above") from error
-    finally:
-        process.join()
-    return result
-
-
-def _client_main(url: str, streams: int, tokens: int, results: Connection) -> None:
-    results.send(asyncio.run(_drive(url, streams, tokens)))
-
-
-async def _drive(url: str, streams: int, tokens: int) -> dict[int, list[float]]:
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        model = await _model_id(session, url)
-        arrived: dict[int, list[float]] = {}
-        async with asyncio.TaskGroup() as group:
-            for marker in range(1, streams + 1):
-                arrived[marker] = []
-                group.create_task(_stream(session, url, model, marker, tokens, arrived[marker]))
-    return arrived
-
-
-async def _model_id(session: aiohttp.ClientSession, url: str) -> str:
-    async with session.get(f"{url}/v1/models") as answer:
-        return str((await answer.json())["data"][0]["id"])
-
-
-async def _stream(
-    session: aiohttp.ClientSession,
-    url: str,
-    model: str,
-    marker: int,
-    tokens: int,
-    arrived: list[float],
-) -> None:
-    body = {"model": model, "prompt": [marker, 7], "max_tokens": tokens, "stream": True}
-    async with session.post(f"{url}/v1/completions", json=body) as answer:
-        answer.raise_for_status()
-        async for line in answer.content:
-            now = time.monotonic()
-            if line.startswith(b"data: {"):
-                text = msgspec.json.decode(line[6:])["choices"][0]["text"]
-                arrived.extend([now] * text.count(" "))
+def _client(url: str, model: str, streams: int, tokens: int) -> dict[int, list[float]]:
+    """Per stream's marker, when each of its tokens arrived."""
+    bodies = [
+        msgspec.json.encode(
+            {"model": model, "prompt": [marker, 7], "max_tokens": tokens, "stream": True}
+        )
+        for marker in range(1, streams + 1)
+    ]
+    answers = stream_in_own_process(f"{url}/v1/completions", bodies, ANSWER_S)
+    return {
+        marker: [when for when, text in events for _ in range(text.count(" "))]
+        for marker, events in enumerate(answers, start=1)
+    }
 
 
 def _cpu_s(pid: int) -> float:

@@ -15,6 +15,8 @@ class Response:
     """One HTTP response. It begins with the first write, so that until then an error can still
     have a status of its own. Sending waits while the client reads slower than it is sent to."""
 
+    __slots__ = ("_headers", "_send", "_starting", "_streaming")
+
     def __init__(self, send: Send, headers: Headers) -> None:
         self._send = send
         self._headers = headers

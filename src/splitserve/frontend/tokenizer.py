@@ -36,6 +36,7 @@ class Tokenizer:
         self._add_bos = add_bos
         self._adds_bos = self._bos in inner.encode("", add_special_tokens=True).ids[:1]
         self._bytes: dict[int, bytes] = {}
+        self._whole: dict[bool, dict[int, str]] = {False: {}, True: {}}
         self._max_token_bytes = _longest_token(inner)
 
     @classmethod
@@ -89,6 +90,15 @@ class Tokenizer:
         if found is None:
             found = self._bytes[token_id] = self._token_bytes(token_id)
         return found
+
+    def skipped_ids(self, *, skip_special: bool) -> frozenset[int]:
+        """Ids that give no text."""
+        return self.special_ids if skip_special else frozenset()
+
+    def whole_texts(self, *, skip_special: bool) -> dict[int, str]:
+        """Texts of tokens that are whole characters wherever they stand, shared by all answers;
+        filled by whoever decodes one for the first time."""
+        return self._whole[skip_special]
 
     def _token_bytes(self, token_id: int) -> bytes:
         token = self.inner.id_to_token(token_id)

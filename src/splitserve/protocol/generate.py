@@ -1,6 +1,6 @@
 """Token ids in, token ids out: the border between text work and everything behind it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Literal, Protocol
 
 import msgspec
@@ -59,10 +59,10 @@ class TokenChunk(msgspec.Struct, frozen=True, array_like=True):
 class Generator(Protocol):
     """What the frontend needs of everything behind it. The router implements it."""
 
-    def generate(self, request: GenerateRequest) -> AsyncIterator[TokenChunk]:
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenChunk, None]:
         """Yields chunks in order, the last with a finish_reason.
 
-        Closing the iterator early aborts the request everywhere. Raises CallerError (the engine
+        Closing it early (``aclose``) aborts the request everywhere. Raises CallerError (the engine
         refused the request), OverloadError (no room) or PeerError (failed and could not be saved);
         after the first chunk only PeerError.
         """

@@ -60,25 +60,24 @@ def test_padding_that_creeps_up_starts_a_new_group() -> None:
         assert part.mask.isneginf().sum() <= 256 + 16 * part.count
 
 
-def test_what_one_call_gathers_fits_the_cache() -> None:
-    # 768 bytes a token: a mebibyte holds three times 400 tokens.
-    assert counts(decodes([400] * 8)) == [3, 3, 2]
+def test_what_one_call_copies_is_bounded() -> None:
+    # 768 bytes a token: 8 MiB hold two times 4,000 tokens.
+    assert counts(decodes([4000] * 5)) == [2, 2, 1]
 
 
-def test_a_sequence_larger_than_the_cache_is_attended_to_alone() -> None:
-    assert counts(decodes([3000, 3000])) == [1, 1]
+def test_a_sequence_beyond_the_bound_is_attended_to_alone() -> None:
+    assert counts(decodes([12_000, 12_000])) == [1, 1]
 
 
-def test_a_prompts_first_chunk_reads_no_block_and_later_ones_only_those_before() -> None:
-    _, batch = plan([(0, 40, False), (20, 40, False)])
+def test_chunks_of_prompts_are_attended_to_one_by_one() -> None:
+    _, batch = plan([(0, 40, False), (20, 45, False)])
     first, later = batch.parts
     assert isinstance(first, Span)
     assert isinstance(later, Span)
-    assert (first.start, first.index) == (0, None)
-    assert later.start == 20
-    # Two blocks hold 20 positions: K and V of three heads each.
-    assert later.index is not None
-    assert len(later.index) == 2 * 2 * 3
+    assert (first.first, first.count, first.start) == (0, 40, 0)
+    assert (later.first, later.count, later.start) == (40, 45, 20)
+    # Three and five blocks: K and V of three heads each.
+    assert (len(first.index), len(later.index)) == (3 * 2 * 3, 5 * 2 * 3)
 
 
 SHAPES = st.lists(

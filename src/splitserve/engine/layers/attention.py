@@ -19,11 +19,10 @@ _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 class Part(Protocol):
     """Neighbouring tokens of a step."""
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: KVLayer) -> Tensor:
+    def attend(self, q: Tensor, layer: KVLayer) -> Tensor:
         """What the part's tokens gather, shaped as their ``q``.
 
-        ``q``, ``k``, ``v`` are the whole step's, ``k`` and ``v`` being ``[tokens, kv_heads,
-        head_dim]``; ``layer`` holds these keys and values already.
+        ``q`` is the whole step's; ``layer`` holds the step's keys and values already.
         """
         ...
 
@@ -41,9 +40,9 @@ class Singles:
     index: Tensor
     mask: Tensor
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: KVLayer) -> Tensor:
-        k, v = _gather(layer, self.index, self.count, k)
+    def attend(self, q: Tensor, layer: KVLayer) -> Tensor:
         q = q.narrow(0, self.first, self.count)
+        k, v = _gather(layer, self.index, q)
         out: Tensor = _flash(q, k, v, attn_mask=self.mask)[0]
         return out
 
@@ -52,53 +51,56 @@ class Singles:
 class Span:
     """Tokens ``first .. first + count - 1``, all of one sequence, after ``start`` others of it.
 
-    ``index`` is ``gather_index`` of the blocks that hold the others; None when there are none.
+    ``index`` is ``gather_index`` of the sequence's block table.
     """
 
     first: int
     count: int
     start: int
-    index: Tensor | None
+    index: Tensor
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: KVLayer) -> Tensor:
-        q, k, v = (x.narrow(0, self.first, self.count) for x in (q, k, v))
-        own, own_weight = _among_themselves(q, k, v)
-        if self.index is None:
+    def attend(self, q: Tensor, layer: KVLayer) -> Tensor:
+        q = q.narrow(0, self.first, self.count)
+        k, v = (x.narrow(2, 0, self.start + self.count) for x in _gather(layer, self.index, q[:1]))
+        own, own_weight = _causal(q, k[:, :, self.start :], v[:, :, self.start :])
+        if self.start == 0:
             return own
-        k, v = _gather(layer, self.index, 1, k)
-        before, before_weight = _to_all(q, k[0, :, : self.start], v[0, :, : self.start])
-        # Two softmaxes become one: each part counts as much as the sum of its exponentials.
+        before, before_weight = _to_all(q, k[:, :, : self.start], v[:, :, : self.start])
+        # Two softmaxes become one: each counts as much as the sum of its exponentials.
         share = torch.sigmoid(before_weight - own_weight).to(q.dtype)
         return torch.lerp(own, before, share[..., None])
 
 
-def _among_themselves(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Causal attention: the result, shaped as ``q``, and the log of its softmaxes' sums."""
-    q = q.permute(1, 2, 0, 3)
-    k, v = (x.transpose(0, 1)[:, None].expand(-1, q.shape[1], -1, -1) for x in (k, v))
-    out, weight = _flash(q, k, v, is_causal=True)
+def _causal(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens among themselves: what they gather, shaped as ``q``, and the log of the sum of their
+    exponentials ``[tokens, kv_heads, group]``. ``k`` and ``v`` are ``[1, kv_heads, n, head_dim]``.
+    """
+    group = q.shape[2]
+    k, v = (x.transpose(0, 1).expand(-1, group, -1, -1) for x in (k, v))
+    out, weight = _flash(q.permute(1, 2, 0, 3), k, v, is_causal=True)
     return out.permute(2, 0, 1, 3), weight.permute(2, 0, 1)
 
 
 def _to_all(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """As ``_among_themselves``, but each token sees all of ``k``, ``v [kv_heads, n, head_dim]``.
+    """As ``_causal``, but each token sees all of ``k`` and ``v``.
 
-    The queries of a group stand in one row of tokens: so each key is packed once, not per head.
+    The heads of a group stand in one row of tokens, so that each key is packed once, not per head.
     """
     tokens, kv_heads, group, head_dim = q.shape
-    rows = q.transpose(0, 1).reshape(kv_heads, 1, tokens * group, head_dim)
-    out, weight = _flash(rows, k[:, None], v[:, None])
+    rows = q.transpose(0, 1).reshape(1, kv_heads, tokens * group, head_dim)
+    out, weight = _flash(rows, k, v)
     shape = (kv_heads, tokens, group)
     return out.view(*shape, head_dim).transpose(0, 1), weight.view(shape).transpose(0, 1)
 
 
-def _gather(layer: KVLayer, index: Tensor, sequences: int, like: Tensor) -> tuple[Tensor, ...]:
+def _gather(layer: KVLayer, index: Tensor, q: Tensor) -> tuple[Tensor, ...]:
     """Keys and values of blocks side by side: ``[sequences, kv_heads, positions, head_dim]``.
 
-    ``like [.., kv_heads, head_dim]`` has the sizes.
+    ``q`` has one row for each sequence.
     """
-    rows = layer.runs.index_select(0, index)
-    return rows.view(2, sequences, like.shape[-2], -1, like.shape[-1]).unbind()
+    sequences, kv_heads, _, head_dim = q.shape
+    runs = layer.runs.index_select(0, index)
+    return runs.view(2, sequences, kv_heads, -1, head_dim).unbind()
 
 
 def gather_index(tables: Tensor, kv_heads: int) -> Tensor:

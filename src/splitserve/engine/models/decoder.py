@@ -42,6 +42,7 @@ class Decoder:
         """Reads tensor by tensor. Raises ConfigError when ``weights`` do not fit ``config``."""
         loader = _Loader(config, weights, dtype)
         self._config = config
+        self._split = (config.num_heads, 2 * config.num_kv_heads)
         self._rope = Rope(config.rope, dtype)
         self._embedding = loader.matrix("model.embed_tokens", config.vocab_size, config.hidden_size)
         self._layers = [loader.layer(index) for index in range(config.num_layers)]
@@ -63,12 +64,13 @@ class Decoder:
         last = len(self._layers) - 1
         for index, (layer, kv) in enumerate(zip(self._layers, pool, strict=True)):
             heads = self._project(layer.attn_norm(x), layer, rotation)
-            self._store(heads, kv, batch.slots)
+            q, new = heads.split_with_sizes(self._split, 1)
+            kv.rows.index_copy_(0, batch.slots, new.reshape(-1, heads.shape[2]))
             if sink is not None:
                 sink.on_layer(index)
             if index == last and not batch.samples:
                 return None
-            attended = self._attend(heads, kv, batch.parts)
+            attended = self._attend(q, kv, batch.parts)
             if index == last and batch.sampled is not None:
                 # From here on nobody reads the other tokens' stream.
                 x, attended = x[batch.sampled], attended[batch.sampled]
@@ -87,21 +89,13 @@ class Decoder:
         rotate_(qk, *rotation)
         return heads
 
-    def _store(self, heads: Tensor, kv: KVLayer, slots: Tensor) -> None:
-        config = self._config
-        new = heads.narrow(1, config.num_heads, 2 * config.num_kv_heads)
-        kv.rows.index_copy_(0, slots, new.reshape(-1, config.head_dim))
-
-    def _attend(self, heads: Tensor, kv: KVLayer, parts: Sequence[Part]) -> Tensor:
+    def _attend(self, q: Tensor, kv: KVLayer, parts: Sequence[Part]) -> Tensor:
         """What each token gathers from its sequence: ``[tokens, q heads * head_dim]``."""
         config = self._config
-        q, k, v = heads.split_with_sizes(
-            (config.num_heads, config.num_kv_heads, config.num_kv_heads), 1
-        )
-        q = q.view(len(heads), config.num_kv_heads, -1, config.head_dim)
-        found = [part.attend(q, k, v, kv) for part in parts]
+        q = q.view(len(q), config.num_kv_heads, -1, config.head_dim)
+        found = [part.attend(q, kv) for part in parts]
         attended = found[0] if len(found) == 1 else torch.cat(found)
-        return attended.reshape(len(heads), -1)
+        return attended.reshape(len(q), -1)
 
 
 class _Loader:

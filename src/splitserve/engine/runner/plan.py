@@ -10,8 +10,8 @@ from splitserve.engine.layers.attention import Part, Singles, Span, gather_index
 from splitserve.engine.models.batch import Batch
 from splitserve.protocol.memory import KVLayout
 
-_CACHE_BYTES: Final = 1 << 20
-"""Keys and values that one call of attention gathers: half of a core's second-level cache."""
+_GATHER_BYTES: Final = 8 << 20
+"""Most keys and values that one call of attention copies, unless it is for one sequence."""
 
 _SPLIT_TOKENS: Final = 256
 """One more call of attention costs about as much as attending to this many more positions."""
@@ -60,14 +60,14 @@ def _slots(row: Row, positions: range, layout: KVLayout) -> Iterator[int]:
 
 
 def _groups(singles: Sequence[Row], layout: KVLayout) -> Iterator[tuple[int, Sequence[Row]]]:
-    """Cuts rows, sorted by length, into calls of attention that pad little and fit the cache."""
+    """Cuts rows, sorted by length, into calls of attention that pad and copy little."""
     token_bytes = layout.block_bytes // layout.block_size
     first, padding = 0, 0
     for at in range(1, len(singles)):
         members = at - first
         padding += members * (singles[at].start - singles[at - 1].start)
         nbytes = (members + 1) * _end(singles[at]) * token_bytes
-        if padding > _SPLIT_TOKENS or nbytes > _CACHE_BYTES:
+        if padding > _SPLIT_TOKENS or nbytes > _GATHER_BYTES:
             yield first, singles[first:at]
             first, padding = at, 0
     if singles:
@@ -88,8 +88,6 @@ def _singles(rows: Sequence[Row], first: int, layout: KVLayout, dtype: torch.dty
 
 
 def _span(row: Row, last: int, layout: KVLayout) -> Span:
-    index = None
-    if row.start > 0:
-        blocks = -(-row.start // layout.block_size)
-        index = gather_index(torch.tensor(row.blocks[:blocks])[None], layout.num_kv_heads)
+    blocks = -(-_end(row) // layout.block_size)
+    index = gather_index(torch.tensor(row.blocks[:blocks])[None], layout.num_kv_heads)
     return Span(last - len(row.tokens) + 1, len(row.tokens), row.start, index)

@@ -19,7 +19,8 @@ class Answer:
         self.events += delta.events
         self.token_ids += delta.token_ids
         if delta.scored is not None:
-            self.scored = [*(self.scored or ()), *delta.scored]
+            self.scored = self.scored or []
+            self.scored += delta.scored
         self.finish = delta.finish
 
     @property

@@ -20,6 +20,16 @@ class ChatStream:
     ``prompt_token_ids`` is given where token ids were asked for.
     """
 
+    __slots__ = (
+        "_after",
+        "_before",
+        "_opening",
+        "_text_after",
+        "_text_before",
+        "_tokenizer",
+        "_with_ids",
+    )
+
     def __init__(
         self,
         tokenizer: Tokenizer,

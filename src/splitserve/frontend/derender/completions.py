@@ -16,6 +16,16 @@ class CompletionStream:
     """Writes the events of one choice. ``prompt_token_ids`` is given where token ids were asked
     for and goes out with the first event, as vLLM does."""
 
+    __slots__ = (
+        "_after",
+        "_before",
+        "_prompt_token_ids",
+        "_text_after",
+        "_text_before",
+        "_tokenizer",
+        "_with_ids",
+    )
+
     def __init__(
         self,
         tokenizer: Tokenizer,

@@ -27,35 +27,53 @@ class Detokenizer(Protocol):
 
 
 def detokenizer(tokenizer: Tokenizer, *, skip_special: bool) -> Detokenizer:
-    skipped = tokenizer.special_ids if skip_special else frozenset[int]()
     if tokenizer.byte_level:
-        return _Bytes(tokenizer, skipped)
-    return _Window(tokenizer, skipped)
+        return _Bytes(tokenizer, skip_special)
+    return _Window(tokenizer, skip_special)
 
 
 class _Bytes:
-    """For byte-level vocabularies: the text is the tokens' bytes, decoded as UTF-8."""
+    """For byte-level vocabularies: the text is the tokens' bytes, decoded as UTF-8.
 
-    def __init__(self, tokenizer: Tokenizer, skipped: frozenset[int]) -> None:
-        self._token_bytes = tokenizer.token_bytes
-        self._skipped = skipped
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    Most tokens are whole characters, whose text is looked up; the decoder is only used from a
+    token that is not to the one that completes its last character.
+    """
+
+    __slots__ = ("_decoder", "_partial", "_skipped", "_tokenizer", "_whole")
+
+    def __init__(self, tokenizer: Tokenizer, skip_special: bool) -> None:
+        self._tokenizer = tokenizer
+        self._whole = tokenizer.whole_texts(skip_special=skip_special)
+        self._skipped = tokenizer.skipped_ids(skip_special=skip_special)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._partial = False
 
     def feed(self, token_id: int) -> str:
-        if token_id in self._skipped:
-            return ""
-        return self._decode(self._token_bytes(token_id))
+        text = self._whole.get(token_id)
+        if text is not None and not self._partial:
+            return text
+        return self._feed(token_id)
 
     def finish(self) -> str:
-        return self._decode(b"", True)
+        return self._decoder.decode(b"", True)
+
+    def _feed(self, token_id: int) -> str:
+        if token_id in self._skipped:
+            return ""
+        raw = self._tokenizer.token_bytes(token_id)
+        text = self._decoder.decode(raw)
+        begun_within, self._partial = self._partial, bool(self._decoder.getstate()[0])
+        if not begun_within and not self._partial and "\ufffd" not in text:
+            self._whole[token_id] = text
+        return text
 
 
 class _Window:
     """For any other decoder: tokenizers' DecodeStream, which decodes a short window twice."""
 
-    def __init__(self, tokenizer: Tokenizer, skipped: frozenset[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, skip_special: bool) -> None:
         self._tokenizer = tokenizer
-        self._skipped = skipped
+        self._skipped = tokenizer.skipped_ids(skip_special=skip_special)
         self._stream = DecodeStream(skip_special_tokens=False)
         self._shown: list[int] = []
         self._held: list[int] = []

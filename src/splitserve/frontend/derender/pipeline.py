@@ -16,6 +16,18 @@ class Derenderer:
     ``cached_tokens`` is what the worker said of the prompt, None until it did.
     """
 
+    __slots__ = (
+        "_detokenizer",
+        "_echo",
+        "_offset",
+        "_options",
+        "_plain",
+        "_stops",
+        "cached_tokens",
+        "finish",
+        "tokens",
+    )
+
     def __init__(self, tokenizer: Tokenizer, options: AnswerOptions, *, echo: str = "") -> None:
         self._options = options
         self._detokenizer = detokenizer(tokenizer, skip_special=options.skip_special_tokens)

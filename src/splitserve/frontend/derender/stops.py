@@ -13,6 +13,8 @@ class StopMatcher:
     ``matched`` is the stop string that was found; nothing may be fed afterwards.
     """
 
+    __slots__ = ("_automata", "_firsts", "_held", "_include_stop", "matched")
+
     def __init__(self, stops: Sequence[str], *, include_stop: bool) -> None:
         # Longest first, so that the first of those that match together is the longest.
         self._automata = [_Automaton(stop) for stop in sorted(set(stops), key=len, reverse=True)]
@@ -49,6 +51,8 @@ class StopMatcher:
 
 class _Automaton:
     """``state`` is how many characters of ``stop`` the text so far ends with."""
+
+    __slots__ = ("_fallback", "state", "stop")
 
     def __init__(self, stop: str) -> None:
         self.stop = stop
