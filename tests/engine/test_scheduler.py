@@ -298,6 +298,18 @@ def test_decodes_that_lack_a_block_do_not_wait_for_each_other() -> None:
     assert not rig.scheduler.has_work()
 
 
+def test_a_sequence_that_is_preempted_and_back_in_one_step_is_computed_once() -> None:
+    """Its blocks are cached, so what it lacks is a single one."""
+    rig = Rig(num_blocks=6, budget=BLOCK + 1, seqs=2)
+    for number in range(3):
+        rig.add(f"r{number}", [0], 16)
+    while not rig.scheduler.preemptions:
+        step = rig.scheduler.schedule()
+        assert len({chunk.seq.request_id for chunk in step}) == len(step)
+        rig.apply(step)
+    assert len(rig.scheduler.running) == 2
+
+
 def test_what_a_step_computes_is_not_preempted_in_it() -> None:
     rig = Rig(num_blocks=12, budget=BLOCK + 1, caching=False)
     first, second = rig.add("first", [1, 2]), rig.add("second", [3])
@@ -419,6 +431,7 @@ REQUESTS = st.lists(
     seqs=st.sampled_from([1, 2, 3, 9]),
     caching=st.booleans(),
     pace=st.sampled_from([1, 4]),
+    kinds=st.sampled_from([1, 3]),
 )
 def test_every_finite_set_of_requests_ends(
     requests: list[tuple[int, int, int, bool]],
@@ -427,13 +440,14 @@ def test_every_finite_set_of_requests_ends(
     seqs: int,
     caching: bool,
     pace: int,
+    kinds: int,
 ) -> None:
     rig = Rig(num_blocks, budget=budget, seqs=seqs, caching=caching)
     added: list[Seq] = []
     for step in range(MAX_STEPS):
         if len(added) < len(requests) and step % pace == 0:
             prompt, answer, priority, push = requests[len(added)]
-            tokens = unlike(len(added) % 3, prompt)
+            tokens = unlike(len(added) % kinds, prompt)
             name = f"r{len(added)}"
             added.append(rig.add(name, tokens, answer, priority=priority, push=push))
         work = rig.scheduler.has_work()

@@ -162,7 +162,9 @@ class Scheduler:
         self._schedule_prompts(chunks, self._budget - len(chunks))
         budget = self._budget - sum(chunk.num_tokens for chunk in chunks)
         for seq in rest:
-            if budget > 0 and seq.is_running and self._grow(seq):
+            # One that was preempted above may be back already, as a prompt of this very step.
+            is_new = seq.is_running and seq.last_step != self._step
+            if budget > 0 and is_new and self._grow(seq):
                 chunks.append(self._chunk(seq, 1))
                 budget -= 1
         return chunks

@@ -1,17 +1,17 @@
 """Runs the choices of one request: chunks of tokens in, deltas out, all choices at once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from splitserve.clock import Clock
 from splitserve.errors import PeerError
 from splitserve.frontend.derender.events import Delta
 from splitserve.frontend.derender.pipeline import Derenderer
 from splitserve.frontend.measures import FrontendMetrics
-from splitserve.protocol.generate import GenerateRequest, Generator, TokenChunk
+from splitserve.protocol.generate import GenerateRequest, Generator
 
 Emit = Callable[[Delta], bytes]
 """Takes a delta in; gives the bytes to send for it, if any."""
@@ -55,7 +55,7 @@ async def run_choice(generator: Generator, choice: Choice, write: Write) -> None
     answer has no end.
     """
     derenderer, pace, emit = choice.derenderer, choice.pace, choice.emit
-    chunks = cast("AsyncGenerator[TokenChunk, None]", generator.generate(choice.request))
+    chunks = generator.generate(choice.request)
     events = b""
     async with aclosing(chunks):
         async for chunk in chunks:
