@@ -69,6 +69,18 @@ def test_no_temperature_takes_the_likeliest(temperature: float) -> None:
     assert set(draws(20, temperature=temperature, logprobs=1)) == likeliest(1)
 
 
+@pytest.mark.parametrize("size", [50, 128, 129, 1024])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_equals_the_first_is_chosen(size: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(size)
+    logits = torch.randint(0, 9, (20, size), generator=generator).to(dtype)
+    expected = [row.index(max(row)) for row in logits.tolist()]
+    greedy = [spec(position, temperature=0.0) for position in range(20)]
+    assert [token for token, _ in choose(logits, greedy)] == expected
+    scored = [spec(position, temperature=0.0, logprobs=0) for position in range(20)]
+    assert [token for token, _ in choose(logits, scored)] == expected
+
+
 @pytest.mark.parametrize("temperature", [1e-5, 1e-3])
 def test_a_tiny_temperature_does_not_overflow(temperature: float) -> None:
     assert set(draws(20, LOGITS * 1000, temperature=temperature)) == likeliest(1)

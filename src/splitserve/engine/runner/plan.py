@@ -10,8 +10,9 @@ from splitserve.engine.layers.attention import Part, Singles, Span, gather_index
 from splitserve.engine.models.batch import Batch
 from splitserve.protocol.memory import KVLayout
 
-_GATHER_BYTES: Final = 8 << 20
-"""Most keys and values that one call of attention copies, unless it is for one sequence."""
+_GATHER_BYTES: Final = 1 << 20
+"""Most keys and values that one call of attention copies, unless it is for one sequence: what it
+copied should still be in a core's second cache when it is read."""
 
 _SPLIT_TOKENS: Final = 256
 """One more call of attention costs about as much as attending to this many more positions."""
