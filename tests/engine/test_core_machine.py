@@ -101,7 +101,10 @@ class Split(RuleBasedStateMachine):
         else:
             self.asked[asked.request.request_id] = asked
 
-    @rule(prompts=st.lists(PROMPTS, min_size=2, max_size=4), temperature=st.sampled_from([0, 1]))
+    @rule(
+        prompts=st.lists(st.one_of(st.just([0]), PROMPTS), min_size=2, max_size=4),
+        temperature=st.sampled_from([0, 1]),
+    )
     def crowd(self, prompts: list[list[int]], temperature: float) -> None:
         """Enough long answers at once to run out of blocks."""
         for tokens in prompts:

@@ -61,8 +61,8 @@ def test_padding_that_creeps_up_starts_a_new_group() -> None:
 
 
 def test_what_one_call_copies_is_bounded() -> None:
-    # 768 bytes a token: 8 MiB hold two times 4,000 tokens.
-    assert counts(decodes([4000] * 5)) == [2, 2, 1]
+    # 768 bytes a token: 1 MiB holds two times 600 tokens.
+    assert counts(decodes([600] * 5)) == [2, 2, 1]
 
 
 def test_a_sequence_beyond_the_bound_is_attended_to_alone() -> None:
