@@ -91,6 +91,19 @@ def test_sequences_of_very_different_lengths_decode_together(llama: Saved) -> No
     runner.close()
 
 
+def test_long_chunks_see_what_lies_before_them_and_nothing_after(llama: Saved) -> None:
+    path, model = llama
+    runner = open_runner(path)
+    first, second = sequences(runner, [390, 200])
+    # Chunks of more than one attention step, together and after one another.
+    for counts in ((128, 199), (257, 1), (5, 0)):
+        active = [(s, count) for s, count in zip((first, second), counts, strict=True) if count]
+        found = scores(runner, [sequence.row(count) for sequence, count in active])
+        for values, (sequence, _) in zip(found, active, strict=True):
+            assert_scores(values, model, sequence)
+    runner.close()
+
+
 def test_plain_linears_give_the_same_scores_where_onednn_is_missing(
     family: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:

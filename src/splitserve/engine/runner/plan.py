@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import torch
+from torch import Tensor
 
 from splitserve.engine.api import Row
-from splitserve.engine.layers.attention import Part, Singles, Span, gather_index
+from splitserve.engine.layers.attention import Part, Singles, Span, causal_mask, gather_index
 from splitserve.engine.models.batch import Batch
 from splitserve.protocol.memory import KVLayout
 
@@ -18,8 +19,11 @@ _SPLIT_TOKENS: Final = 256
 """One more call of attention costs about as much as attending to this many more positions."""
 
 
-def plan_batch(rows: Sequence[Row], layout: KVLayout, dtype: torch.dtype) -> Batch:
-    """Rows of one token come first, short sequences before long ones; the others follow."""
+def plan_batch(rows: Sequence[Row], layout: KVLayout, group: int, dtype: torch.dtype) -> Batch:
+    """Rows of one token come first, short sequences before long ones; the others follow.
+
+    ``group`` is the number of query heads to a key head.
+    """
     singles = sorted((row for row in rows if len(row.tokens) == 1), key=lambda row: row.start)
     spans = [row for row in rows if len(row.tokens) > 1]
     tokens: list[int] = []
@@ -35,9 +39,11 @@ def plan_batch(rows: Sequence[Row], layout: KVLayout, dtype: torch.dtype) -> Bat
     sampled = [last[row.request_id] for row in rows if row.sample is not None]
     all_in_order = sampled == list(range(len(tokens)))
     parts: list[Part] = [
-        _singles(group, first, layout, dtype) for first, group in _groups(singles, layout)
+        _singles(alike, first, layout, dtype) for first, alike in _alike(singles, layout)
     ]
-    parts += [_span(row, last[row.request_id], layout) for row in spans]
+    if spans:
+        mask = causal_mask(max(len(row.tokens) for row in spans), group, dtype)
+        parts += [_span(row, last[row.request_id], layout, mask) for row in spans]
     heads = torch.arange(2 * layout.num_kv_heads) * layout.block_size
     return Batch(
         tokens=torch.tensor(tokens),
@@ -60,7 +66,7 @@ def _slots(row: Row, positions: range, layout: KVLayout) -> Iterator[int]:
     return (row.blocks[at // size] * stride + at % size for at in positions)
 
 
-def _groups(singles: Sequence[Row], layout: KVLayout) -> Iterator[tuple[int, Sequence[Row]]]:
+def _alike(singles: Sequence[Row], layout: KVLayout) -> Iterator[tuple[int, Sequence[Row]]]:
     """Cuts rows, sorted by length, into calls of attention that pad and copy little."""
     token_bytes = layout.block_bytes // layout.block_size
     first, padding = 0, 0
@@ -88,7 +94,7 @@ def _singles(rows: Sequence[Row], first: int, layout: KVLayout, dtype: torch.dty
     return Singles(first, len(rows), index, mask[:, None, None])
 
 
-def _span(row: Row, last: int, layout: KVLayout) -> Span:
+def _span(row: Row, last: int, layout: KVLayout, mask: Tensor) -> Span:
     blocks = -(-_end(row) // layout.block_size)
     index = gather_index(torch.tensor(row.blocks[:blocks])[None], layout.num_kv_heads)
-    return Span(last - len(row.tokens) + 1, len(row.tokens), row.start, index)
+    return Span(last - len(row.tokens) + 1, len(row.tokens), row.start, index, mask)
