@@ -11,7 +11,7 @@ from native_rig import BLOCK, open_runner, sampling, scores, sequences
 
 from splitserve.engine.api import PushSpan
 from splitserve.engine.native import NativeRunner
-from splitserve.errors import BugError, ConfigError
+from splitserve.errors import BugError, ConfigError, UnavailableError
 
 
 def shared(runner: NativeRunner) -> mmap.mmap:
@@ -174,6 +174,27 @@ def test_a_shorter_context_can_be_asked_for(llama: Saved) -> None:
     runner = open_runner(path, max_model_len=100)
     assert runner.describe().max_model_len == 100
     runner.close()
+
+
+def test_without_memfd_the_pool_is_a_file_that_has_no_name(
+    llama: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = llama
+    monkeypatch.delattr(os, "memfd_create")
+    runner = open_runner(path)
+    [region] = runner.regions()
+    assert os.fstat(region.shared_fd).st_nlink == 0
+    [sequence] = sequences(runner, [6])
+    assert len(scores(runner, [sequence.row(6)])) == 1
+    with shared(runner) as memory:
+        assert any(memory[:])
+    runner.close()
+
+
+def test_more_memory_than_there_is_is_refused(llama: Saved) -> None:
+    path, _ = llama
+    with pytest.raises(UnavailableError, match=r"no \d+ bytes of shared memory"):
+        open_runner(path, kv_cache_memory_bytes=1 << 62)
 
 
 def test_an_unknown_model_is_refused(tmp_path: Path) -> None:

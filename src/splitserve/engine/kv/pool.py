@@ -4,6 +4,7 @@ import mmap
 import os
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -31,9 +32,9 @@ class KVPool:
     """
 
     def __init__(self, layout: KVLayout, dtype: torch.dtype) -> None:
+        """Raises UnavailableError when the system does not give so much memory."""
         self.layout = layout
-        self._fd = _shared_file(layout.pool_bytes)
-        memory = mmap.mmap(self._fd, layout.pool_bytes)
+        self._fd, memory = _shared_memory(layout.pool_bytes)
         flat = torch.frombuffer(memory, dtype=dtype)
         self._address = flat.data_ptr()
         run = layout.block_size * layout.head_dim
@@ -54,15 +55,26 @@ class KVPool:
             self._fd = -1
 
 
-def _shared_file(nbytes: int) -> int:
-    """A file without a name in memory (on disk where the system has no memfd), ``nbytes`` long."""
+def _shared_memory(nbytes: int) -> tuple[int, mmap.mmap]:
+    """A file without a name, ``nbytes`` long, and what it maps to."""
     try:
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("splitserve-kv")
-        else:
-            fd, path = tempfile.mkstemp(prefix="splitserve-kv-")
-            os.unlink(path)  # noqa: PTH108
-        os.ftruncate(fd, nbytes)
+        fd = _unnamed_file()
+        try:
+            os.ftruncate(fd, nbytes)
+            return fd, mmap.mmap(fd, nbytes)
+        except OSError:
+            os.close(fd)
+            raise
     except OSError as error:
-        raise UnavailableError(f"no {nbytes} bytes of shared memory: {error.strerror}") from error
+        raise UnavailableError(
+            f"no {nbytes} bytes of shared memory ({error.strerror}): lower kv_cache_memory_bytes"
+        ) from error
+
+
+def _unnamed_file() -> int:
+    """In memory, or on disk where the system has no memfd."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("splitserve-kv")
+    fd, path = tempfile.mkstemp(prefix="splitserve-kv-")
+    Path(path).unlink()
     return fd
