@@ -33,10 +33,11 @@ check: $(INSTALLED) ## format, lint, types, import rules
 test: setup ## every test that needs neither a GPU nor vLLM
 	@$(PYTEST) -m "not gpu and not interop" --durations=10
 
-bench: setup ## engine, handoff and gateway, one JSON object a line
+bench: setup ## engine, handoff, gateway; URLS="A B" adds running servers side by side
 	@$(BIN)/splitserve bench engine --json
 	@$(BIN)/splitserve bench handoff --json
 	@$(BIN)/splitserve bench gateway --json
+	@$(if $(URLS),$(BIN)/splitserve bench endpoints $(URLS) --json)
 
 interop: setup ## tests against real vLLM
 	@$(call marked,interop)
