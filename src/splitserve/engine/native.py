@@ -28,7 +28,8 @@ class NativeRunner:
     """Runs each step to its end within ``launch``."""
 
     def __init__(self, config: EngineConfig) -> None:
-        """Loads the model. Raises ConfigError for settings or a model that cannot be run."""
+        """Loads the model. Raises ConfigError for settings or a model that cannot be run, and
+        UnavailableError when the model cannot be fetched or memory is short."""
         _check(config)
         # Weights are read in pieces too small to share: waking threads for each took 3 to 6 times
         # as long on two busy cores.

@@ -1,12 +1,7 @@
 """Each family's model is made once."""
 
-from pathlib import Path
-
 import pytest
-import transformers
-from native_rig import FAMILIES, save
-
-Saved = tuple[Path, transformers.PreTrainedModel]
+from native_rig import FAMILIES, Saved, save
 
 
 @pytest.fixture(scope="session", params=FAMILIES)

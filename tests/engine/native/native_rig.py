@@ -45,6 +45,9 @@ YARN = {
     "original_max_position_embeddings": 64,
 }
 
+Saved = tuple[Path, transformers.PreTrainedModel]
+"""A model's folder, and transformers' own."""
+
 Make = Callable[[], transformers.PreTrainedModel]
 
 

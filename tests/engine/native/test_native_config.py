@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from conftest import Saved
-from native_rig import LLAMA3, TINY, YARN
+from native_rig import LLAMA3, TINY, YARN, Saved
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from splitserve.engine.layers.rope import Rope, amplitude, frequencies, rotate_

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from conftest import Saved
-from native_rig import Sequence_, open_runner, reference, scores, sequences
+from native_rig import Saved, Sequence_, open_runner, reference, scores, sequences
 
 from splitserve.engine.layers import linear
 from splitserve.engine.native import NativeRunner

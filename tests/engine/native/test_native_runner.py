@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Saved
-from native_rig import BLOCK, open_runner, sampling, scores, sequences
+from native_rig import BLOCK, Saved, open_runner, sampling, scores, sequences
 
 from splitserve.engine.api import PushSpan
 from splitserve.engine.native import NativeRunner

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import Saved
 from gguf.quants import dequantize, quantize
-from native_rig import FAMILIES, open_runner, save, scores, sequences
+from native_rig import FAMILIES, Saved, open_runner, save, scores, sequences
 from safetensors.torch import load_file, save_file
 
 from splitserve.engine.models.gguf import GGUFWeights, gguf_name

@@ -1,7 +1,9 @@
-"""Chooses tokens from scores. Rules and their order are vLLM's.
+"""Chooses tokens from scores, by vLLM's rules in vLLM's order.
 
-bans and bias, penalties, temperature, min-p, top-k, top-p, draw. Log-probabilities are those of the
-unmodified scores. A row's choice depends on that row alone: not on the batch, not on the worker.
+    bans and bias, penalties, temperature, min-p, top-k, top-p, draw
+
+Log-probabilities are those of the unmodified scores. A row's choice depends on that row alone: not
+on the batch, not on the worker.
 """
 
 import hashlib
