@@ -37,7 +37,6 @@ class NativeRunner:
         folder = resolve(config.model)
         model = read_decoder_config(folder.config())
         self._dtype = _dtype(config.dtype, folder.config())
-        self._group = model.num_heads // model.num_kv_heads
         layout = _layout(config, model, self._dtype)
         self._info = ModelInfo(
             name=folder.served_name,
@@ -65,7 +64,7 @@ class NativeRunner:
     def launch(self, rows: Sequence[Row], sink: KVSink | None) -> None:
         if self._sampled is not None:
             raise BugError("launch was called again before collect")
-        batch = plan_batch(rows, self._info.layout, self._group, self._dtype)
+        batch = plan_batch(rows, self._info.layout, self._dtype)
         logits = self._decoder.forward(batch, self._pool.layers, sink)
         asked = [(row.request_id, row.sample) for row in rows if row.sample is not None]
         choices = [] if logits is None else choose(logits, [spec for _, spec in asked])

@@ -27,7 +27,7 @@ def plan(shapes: Sequence[tuple[int, int, bool]]) -> tuple[list[Row], Batch]:
         free += blocks
         tokens = [number * 1000 + at for at in range(count)]
         rows.append(Row(RequestId(f"r{number}"), tokens, start, table, SPEC if sampled else None))
-    return rows, plan_batch(rows, LAYOUT, 3, torch.bfloat16)
+    return rows, plan_batch(rows, LAYOUT, torch.bfloat16)
 
 
 def counts(batch: Batch) -> list[int]:

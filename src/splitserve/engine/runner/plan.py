@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import torch
-from torch import Tensor
 
 from splitserve.engine.api import Row
-from splitserve.engine.layers.attention import Part, Singles, Span, causal_mask, gather_index
+from splitserve.engine.layers.attention import Part, Singles, Span, gather_index
 from splitserve.engine.models.batch import Batch
 from splitserve.protocol.memory import KVLayout
 
@@ -19,11 +18,8 @@ _SPLIT_TOKENS: Final = 256
 """One more call of attention costs about as much as attending to this many more positions."""
 
 
-def plan_batch(rows: Sequence[Row], layout: KVLayout, group: int, dtype: torch.dtype) -> Batch:
-    """Rows of one token come first, short sequences before long ones; the others follow.
-
-    ``group`` is the number of query heads to a key head.
-    """
+def plan_batch(rows: Sequence[Row], layout: KVLayout, dtype: torch.dtype) -> Batch:
+    """Rows of one token come first, short sequences before long ones; the others follow."""
     singles = sorted((row for row in rows if len(row.tokens) == 1), key=lambda row: row.start)
     spans = [row for row in rows if len(row.tokens) > 1]
     tokens: list[int] = []
@@ -41,9 +37,7 @@ def plan_batch(rows: Sequence[Row], layout: KVLayout, group: int, dtype: torch.d
     parts: list[Part] = [
         _singles(alike, first, layout, dtype) for first, alike in _alike(singles, layout)
     ]
-    if spans:
-        mask = causal_mask(max(len(row.tokens) for row in spans), group, dtype)
-        parts += [_span(row, last[row.request_id], layout, mask) for row in spans]
+    parts += [_span(row, last[row.request_id], layout) for row in spans]
     heads = torch.arange(2 * layout.num_kv_heads) * layout.block_size
     return Batch(
         tokens=torch.tensor(tokens),
@@ -94,7 +88,7 @@ def _singles(rows: Sequence[Row], first: int, layout: KVLayout, dtype: torch.dty
     return Singles(first, len(rows), index, mask[:, None, None])
 
 
-def _span(row: Row, last: int, layout: KVLayout, mask: Tensor) -> Span:
+def _span(row: Row, last: int, layout: KVLayout) -> Span:
     blocks = -(-_end(row) // layout.block_size)
     index = gather_index(torch.tensor(row.blocks[:blocks])[None], layout.num_kv_heads)
-    return Span(last - len(row.tokens) + 1, len(row.tokens), row.start, index, mask)
+    return Span(last - len(row.tokens) + 1, len(row.tokens), row.start, index)
