@@ -1,7 +1,7 @@
 """The model's tokenizer: text to ids, ids to text and bytes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -36,7 +36,7 @@ class Tokenizer:
         self._add_bos = add_bos
         self._adds_bos = self._bos in inner.encode("", add_special_tokens=True).ids[:1]
         self._bytes: dict[int, bytes] = {}
-        self._whole: dict[bool, dict[int, str]] = {False: {}, True: {}}
+        self._whole: dict[frozenset[int], dict[int, str]] = {}
         self._max_token_bytes = _longest_token(inner)
 
     @classmethod
@@ -91,14 +91,19 @@ class Tokenizer:
             found = self._bytes[token_id] = self._token_bytes(token_id)
         return found
 
-    def skipped_ids(self, *, skip_special: bool) -> frozenset[int]:
-        """Ids that give no text."""
-        return self.special_ids if skip_special else frozenset()
+    def ids_of(self, texts: Iterable[str]) -> frozenset[int]:
+        """The special tokens among ``texts``."""
+        ids = (self.inner.token_to_id(text) for text in texts)
+        return frozenset(found for found in ids if found in self.special_ids)
 
-    def whole_texts(self, *, skip_special: bool) -> dict[int, str]:
-        """Texts of tokens that are whole characters wherever they stand, shared by all answers;
-        filled by whoever decodes one for the first time."""
-        return self._whole[skip_special]
+    def skipped_ids(self, *, skip_special: bool, shown: frozenset[int]) -> frozenset[int]:
+        """Ids that give no text; ``shown`` do, whatever they are."""
+        return self.special_ids - shown if skip_special else frozenset()
+
+    def whole_texts(self, skipped: frozenset[int]) -> dict[int, str]:
+        """Texts of tokens that are whole characters wherever they stand, shared by all answers
+        with the same ``skipped`` ids; filled by whoever decodes one for the first time."""
+        return self._whole.setdefault(skipped, {})
 
     def _token_bytes(self, token_id: int) -> bytes:
         token = self.inner.id_to_token(token_id)

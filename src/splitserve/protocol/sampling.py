@@ -7,6 +7,27 @@ import msgspec
 MAX_LOGPROBS: Final = 20
 
 
+class StructuredOutputs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the answer must conform to: exactly one of the first six. Names are vLLM's.
+
+    ``json`` is a JSON schema and ``structural_tag`` vLLM's structural tag, both as JSON text;
+    ``grammar`` is EBNF (GBNF or Lark). A model that reasons first does so freely: with
+    ``think_end`` set, the constraint begins after these tokens; ``think_begin`` are the tokens that
+    may open a block of reasoning as the first thing of the answer, or empty when the prompt has
+    opened one already (``think_open``).
+    """
+
+    json: str | None = None
+    regex: str | None = None
+    choice: tuple[str, ...] | None = None
+    grammar: str | None = None
+    json_object: bool = False
+    structural_tag: str | None = None
+    think_begin: tuple[int, ...] = ()
+    think_end: tuple[int, ...] = ()
+    think_open: bool = False
+
+
 class SamplingParams(msgspec.Struct, frozen=True, omit_defaults=True):
     """Resolved sampling settings of one request.
 
@@ -32,6 +53,7 @@ class SamplingParams(msgspec.Struct, frozen=True, omit_defaults=True):
     ignore_eos: bool = False
     logprobs: int | None = None
     logit_bias: dict[int, float] = {}
+    structured_outputs: StructuredOutputs | None = None
 
     @property
     def needs_history(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from splitserve.frontend.derender.events import Delta, Event, Finish, Scored
+from splitserve.frontend.derender.events import Delta, Event, Finish, Scored, visible_text
 
 
 class Answer:
@@ -25,7 +25,8 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return "".join(event.text for event in self.events)
+        """The visible text alone."""
+        return visible_text(self.events)
 
 
 def usage(

@@ -5,7 +5,7 @@ end is given as U+FFFD, as a one-shot decode does.
 """
 
 import codecs
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tokenizers.decoders import DecodeStream
 
@@ -25,11 +25,23 @@ class Detokenizer(Protocol):
         """What is left. Nothing may be fed afterwards."""
         ...
 
+    def state(self) -> Any:
+        """A small JSON value of which ``restore`` makes an equal one."""
+        ...
 
-def detokenizer(tokenizer: Tokenizer, *, skip_special: bool) -> Detokenizer:
+    def restore(self, state: Any) -> None:
+        """Goes on from ``state``. Raises ValueError, KeyError or TypeError for what is none."""
+        ...
+
+
+def detokenizer(
+    tokenizer: Tokenizer, *, skip_special: bool, shown: frozenset[int] = frozenset()
+) -> Detokenizer:
+    """``shown`` are special tokens that give text although special tokens are skipped."""
+    skipped = tokenizer.skipped_ids(skip_special=skip_special, shown=shown)
     if tokenizer.byte_level:
-        return _Bytes(tokenizer, skip_special)
-    return _Window(tokenizer, skip_special)
+        return _Bytes(tokenizer, skipped)
+    return _Window(tokenizer, skipped)
 
 
 class _Bytes:
@@ -41,10 +53,10 @@ class _Bytes:
 
     __slots__ = ("_decoder", "_partial", "_skipped", "_tokenizer", "_whole")
 
-    def __init__(self, tokenizer: Tokenizer, skip_special: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, skipped: frozenset[int]) -> None:
         self._tokenizer = tokenizer
-        self._whole = tokenizer.whole_texts(skip_special=skip_special)
-        self._skipped = tokenizer.skipped_ids(skip_special=skip_special)
+        self._whole = tokenizer.whole_texts(skipped)
+        self._skipped = skipped
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._partial = False
 
@@ -56,6 +68,14 @@ class _Bytes:
 
     def finish(self) -> str:
         return self._decoder.decode(b"", True)
+
+    def state(self) -> Any:
+        return self._decoder.getstate()[0].hex()
+
+    def restore(self, state: Any) -> None:
+        pending = bytes.fromhex(state)
+        self._decoder.setstate((pending, 0))
+        self._partial = bool(pending)
 
     def _feed(self, token_id: int) -> str:
         if token_id in self._skipped:
@@ -71,9 +91,9 @@ class _Bytes:
 class _Window:
     """For any other decoder: tokenizers' DecodeStream, which decodes a short window twice."""
 
-    def __init__(self, tokenizer: Tokenizer, skip_special: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, skipped: frozenset[int]) -> None:
         self._tokenizer = tokenizer
-        self._skipped = tokenizer.skipped_ids(skip_special=skip_special)
+        self._skipped = skipped
         self._stream = DecodeStream(skip_special_tokens=False)
         self._shown: list[int] = []
         self._held: list[int] = []
@@ -91,6 +111,16 @@ class _Window:
 
     def finish(self) -> str:
         return self._rest() if self._held else ""
+
+    def state(self) -> Any:
+        return [self._shown, self._held]
+
+    def restore(self, state: Any) -> None:
+        shown, held = state
+        self._shown, self._held = [int(token) for token in shown], [int(token) for token in held]
+        self._stream = DecodeStream(skip_special_tokens=False)
+        for token_id in (*self._shown, *self._held):
+            self._stream.step(self._tokenizer.inner, token_id)
 
     def _step(self, token_id: int) -> str | None:
         try:

@@ -9,19 +9,43 @@ from typing import Literal
 import msgspec
 
 
-class TextDelta(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True, tag=True):
     """More of the answer's visible text; never empty."""
 
     text: str
 
 
-Event = TextDelta
+class ReasoningDelta(msgspec.Struct, frozen=True, tag=True):
+    """More of what the model thought before it answered; never empty."""
+
+    text: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag=True):
+    """A call of tool ``name`` begins. ``index`` counts the answer's calls from 0."""
+
+    index: int
+    call_id: str
+    name: str
+
+
+class ToolArguments(msgspec.Struct, frozen=True, tag=True):
+    """More of the JSON text of call ``index``'s arguments; never empty.
+
+    All that belongs to one call comes before the next ToolCall and before any TextDelta after it.
+    """
+
+    index: int
+    text: str
+
+
+Event = TextDelta | ReasoningDelta | ToolCall | ToolArguments
 
 
 class Finish(msgspec.Struct, frozen=True):
     """Why the answer ended. ``stop_reason`` is the stop string or stop token id, if one did it."""
 
-    reason: Literal["stop", "length"]
+    reason: Literal["stop", "length", "tool_calls"]
     stop_reason: int | str | None = None
 
 
@@ -40,8 +64,8 @@ class Scored(msgspec.Struct, frozen=True):
 class Delta(msgspec.Struct, frozen=True):
     """What one chunk of tokens added to an answer. ``scored`` is None when not asked for.
 
-    Text that may be the beginning of a stop string or of a character comes with a later delta
-    than its token.
+    Text that may be the beginning of a stop string, of a marker or of a character comes with a
+    later delta than its token.
     """
 
     events: tuple[Event, ...] = ()
@@ -51,6 +75,10 @@ class Delta(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        if len(self.events) == 1:
-            return self.events[0].text
-        return "".join(event.text for event in self.events)
+        """The visible text alone."""
+        return visible_text(self.events)
+
+
+def visible_text(events: "tuple[Event, ...] | list[Event]") -> str:
+    """All TextDeltas of ``events``, joined."""
+    return "".join([event.text for event in events if type(event) is TextDelta])

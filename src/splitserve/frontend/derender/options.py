@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class AnswerOptions:
     """How token ids become the answer's text. ``stop`` are strings, matched in the text.
 
-    ``min_tokens`` tokens come before a stop string can match.
+    ``min_tokens`` tokens come before a stop string can match. ``reasoning`` False leaves out what
+    the model thought.
     """
 
     stop: tuple[str, ...] = ()
@@ -15,3 +16,4 @@ class AnswerOptions:
     skip_special_tokens: bool = True
     min_tokens: int = 0
     logprobs: bool = False
+    reasoning: bool = True

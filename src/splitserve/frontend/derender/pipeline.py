@@ -1,26 +1,47 @@
 """TokenChunks of one answer to Deltas."""
 
+from collections.abc import Sequence
+from typing import Any, Final
+
 from splitserve.errors import PeerError
+from splitserve.frontend.derender.call_ids import new_call_ids
+from splitserve.frontend.derender.context import ParseContext, build_parser
 from splitserve.frontend.derender.detokenize import detokenizer
-from splitserve.frontend.derender.events import Delta, Event, Finish, Scored, TextDelta
+from splitserve.frontend.derender.events import (
+    Delta,
+    Event,
+    Finish,
+    ReasoningDelta,
+    Scored,
+    TextDelta,
+    ToolArguments,
+    ToolCall,
+)
 from splitserve.frontend.derender.options import AnswerOptions
+from splitserve.frontend.derender.parsers.base import CallIds
 from splitserve.frontend.derender.stops import StopMatcher
 from splitserve.frontend.tokenizer import Tokenizer
 from splitserve.protocol.generate import TokenChunk, TokenLogprob
+
+PLAIN: Final = ParseContext()
 
 
 class Derenderer:
     """State of one answer. ``echo`` is text to give before the answer's own.
 
+    ``context`` says which parsers read the answer; ``call_ids`` names its tool calls.
     ``tokens`` counts the answer's tokens so far, the one that ended it included;
     ``cached_tokens`` is what the worker said of the prompt, None until it did.
     """
 
     __slots__ = (
+        "_called",
+        "_context",
         "_detokenizer",
         "_echo",
         "_offset",
         "_options",
+        "_parser",
         "_plain",
         "_stops",
         "cached_tokens",
@@ -28,15 +49,30 @@ class Derenderer:
         "tokens",
     )
 
-    def __init__(self, tokenizer: Tokenizer, options: AnswerOptions, *, echo: str = "") -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        options: AnswerOptions,
+        *,
+        echo: str = "",
+        context: ParseContext = PLAIN,
+        call_ids: CallIds | None = None,
+    ) -> None:
         self._options = options
-        self._detokenizer = detokenizer(tokenizer, skip_special=options.skip_special_tokens)
+        self._context = context
+        self._parser = build_parser(context, call_ids or new_call_ids()) if context.parses else None
+        self._detokenizer = detokenizer(
+            tokenizer,
+            skip_special=options.skip_special_tokens,
+            shown=tokenizer.ids_of(context.markers) if context.parses else frozenset(),
+        )
         self._stops = StopMatcher(options.stop, include_stop=options.include_stop)
         self._echo = echo
         self._offset = len(echo)
         # Most tokens come alone, with nothing to search in their text and nothing to tell of them:
         # a shorter way for those, with the same result.
         self._plain = not (options.stop or options.logprobs)
+        self._called = False
         self.tokens = 0
         self.cached_tokens: int | None = None
         self.finish: Finish | None = None
@@ -80,13 +116,46 @@ class Derenderer:
                 pieces.append(self._visible(self._detokenizer.feed(token_id)))
             if self._stops.matched is not None:
                 break
-        finish = self._finish(chunk, pieces)
+        ended = self._ended(chunk, pieces)
+        events = self._events("".join(pieces))
+        if ended:
+            if self._parser is not None:
+                events = (*events, *self._kept(self._parser.finish()))
+            self.finish = self._finish_of(chunk)
         return Delta(
-            events=self._events("".join(pieces)),
+            events=events,
             token_ids=chunk.token_ids[: self.tokens - begin],
             scored=None if logprobs is None else tuple(scored),
-            finish=finish,
+            finish=self.finish,
         )
+
+    def state(self) -> Any:
+        """A JSON value of which ``restore`` makes an equal one; options and context are not in it.
+
+        Bounded by what is held back, not by the answer's length.
+        """
+        return [
+            self.tokens,
+            self._offset,
+            self._echo,
+            self._called,
+            self._detokenizer.state(),
+            self._stops.state(),
+            None if self._parser is None else self._parser.state(),
+        ]
+
+    def restore(self, state: Any) -> None:
+        """Goes on from ``state``, with equal options and context.
+
+        Raises ValueError, KeyError or TypeError for a value that ``state`` did not give.
+        """
+        tokens, offset, echo, called, detokenizer, stops, parser = state
+        self.tokens, self._offset = int(tokens), int(offset)
+        self._echo, self._called = str(echo), bool(called)
+        self._detokenizer.restore(detokenizer)
+        self._stops.restore(stops)
+        if self._parser is not None:
+            self._parser.restore(parser)
 
     def _check(self, chunk: TokenChunk) -> None:
         if chunk.index != self.tokens or self.finish is not None:
@@ -108,25 +177,46 @@ class Derenderer:
             return text
         return self._stops.feed(text)
 
-    def _finish(self, chunk: TokenChunk, pieces: list[str]) -> Finish | None:
+    def _ended(self, chunk: TokenChunk, pieces: list[str]) -> bool:
+        """Whether the answer is over; adds the text that was held back."""
         if self._stops.matched is None and chunk.finish_reason is None:
-            return None
+            return False
         self._plain = False
         if self._stops.matched is None:
             pieces.append(self._visible(self._detokenizer.finish()))
-        if self._stops.matched is not None:
-            self.finish = Finish("stop", self._stops.matched)
-        else:
+        if self._stops.matched is None:
             pieces.append(self._stops.finish())
-            by_length = chunk.finish_reason == "length"
-            self.finish = Finish("length" if by_length else "stop", chunk.stop_reason)
-        return self.finish
+        return True
+
+    def _finish_of(self, chunk: TokenChunk) -> Finish:
+        stop_reason = self._stops.matched or chunk.stop_reason
+        if self._stops.matched is None and chunk.finish_reason == "length":
+            return Finish("length", chunk.stop_reason)
+        # OpenAI: a call that the client named is no choice of the model's.
+        calls = self._called and self._context.choice != "named"
+        return Finish("tool_calls" if calls else "stop", stop_reason)
 
     def _events(self, text: str) -> tuple[Event, ...]:
-        """Where a parser of reasoning or tool calls takes its place: text in, events out."""
         if self._echo:
             text, self._echo = self._echo + text, ""
-        return (TextDelta(text),) if text else ()
+        if not text:
+            return ()
+        if self._parser is None:
+            return (TextDelta(text),)
+        return self._kept(self._parser.feed(text))
+
+    def _kept(self, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Without what the client does not want."""
+        if len(events) == 1 and type(events[0]) is TextDelta:
+            return tuple(events)
+        return tuple([event for event in events if self._wanted(event)])
+
+    def _wanted(self, event: Event) -> bool:
+        if type(event) is ToolCall:
+            self._called = True
+        if isinstance(event, ToolCall | ToolArguments):
+            return self._context.parallel or event.index == 0
+        return self._options.reasoning or type(event) is not ReasoningDelta
 
 
 def _scored(logprob: TokenLogprob, offset: int) -> Scored:

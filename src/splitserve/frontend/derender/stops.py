@@ -43,6 +43,16 @@ class StopMatcher:
         held, self._held = self._held, ""
         return held
 
+    def state(self) -> str:
+        """What is held back: all that the automata know."""
+        return self._held
+
+    def restore(self, state: str) -> None:
+        """Goes on from ``state``. Raises ValueError when it can be none of these stop strings."""
+        held = self.feed(state) if state else ""
+        if held or self.matched is not None:
+            raise ValueError("this text is not the begin of a stop string")
+
     def _match(self, stop: str, text: str) -> str:
         self.matched = stop
         self._held = ""

@@ -1,0 +1,39 @@
+"""Reasoning first, then tool calls in what is no reasoning."""
+
+from collections.abc import Sequence
+
+from splitserve.frontend.derender.events import Event, TextDelta
+from splitserve.frontend.derender.parsers.base import JSONValue, Parser
+
+
+class Chain:
+    """A Parser of two: ``second`` reads the content that ``first`` finds."""
+
+    def __init__(self, first: Parser, second: Parser) -> None:
+        self._first = first
+        self._second = second
+
+    def feed(self, text: str) -> Sequence[Event]:
+        return self._through(self._first.feed(text))
+
+    def finish(self) -> Sequence[Event]:
+        return [*self._through(self._first.finish()), *self._second.finish()]
+
+    def state(self) -> JSONValue:
+        return [self._first.state(), self._second.state()]
+
+    def restore(self, state: JSONValue) -> None:
+        first, second = state
+        self._first.restore(first)
+        self._second.restore(second)
+
+    def _through(self, events: Sequence[Event]) -> Sequence[Event]:
+        if len(events) == 1 and type(event := events[0]) is TextDelta:
+            return self._second.feed(event.text)
+        found: list[Event] = []
+        for event in events:
+            if type(event) is TextDelta:
+                found += self._second.feed(event.text)
+            else:
+                found.append(event)
+        return found

@@ -1,0 +1,1 @@
+"""Formats in which models write down their thoughts."""
