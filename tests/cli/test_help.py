@@ -6,7 +6,7 @@ from splitserve import __version__
 
 from .commands import splitserve
 
-VERBS = ("serve", "up", "demo", "pull", "worker", "gateway", "bench")
+VERBS = ("serve", "up", "demo", "pull", "worker", "gateway", "render", "bench")
 
 
 def test_the_version_is_the_packages() -> None:
@@ -40,7 +40,7 @@ def test_without_a_verb_the_help_is_shown_and_it_fails(arguments: tuple[str, ...
 
 
 def test_flags_for_internal_use_are_not_in_the_help() -> None:
-    for verb in ("worker", "gateway"):
+    for verb in ("worker", "gateway", "render"):
         done = splitserve(verb, "--help")
         assert "--parent-pid" not in done.stdout
         assert "--status-fd" not in done.stdout

@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from frontend.scripted import ScriptedGenerator
 from splitserve.frontend.app import create_app
 from splitserve.frontend.config import FrontendConfig
 from splitserve.frontend.model import ServedModel
+from splitserve.frontend.scale_out.stream_state import StateSeal
+from splitserve.frontend.scale_out.tier import TextTier
 
 
 @dataclass
@@ -55,9 +58,19 @@ def serving(
     generator: ScriptedGenerator, model: ServedModel, config: FrontendConfig | None = None
 ) -> Iterator[Live]:
     registry = CollectorRegistry()
+    limits = config or FrontendConfig()
+    parts = {"model": model.name}
+    tier = TextTier(
+        model=model,
+        config=limits,
+        fingerprint=parts,
+        end_ids=frozenset(),
+        seal=StateSeal(b"k" * 32, parts),
+        threads=ThreadPoolExecutor(limits.render_threads),
+    )
     not_ready: list[str] = []
     ready: Callable[[], str | None] = lambda: not_ready[0] if not_ready else None  # noqa: E731
-    server = _Server(create_app(generator, model, config or FrontendConfig(), registry, ready))
+    server = _Server(create_app(generator, tier, registry, ready))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

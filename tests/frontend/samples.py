@@ -3,6 +3,7 @@
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Inner
 
+from splitserve.frontend.derender.parsers.detect import ParserNames, detect
 from splitserve.frontend.model import ServedModel
 from splitserve.frontend.template import ChatTemplate
 from splitserve.frontend.tokenizer import Tokenizer
@@ -20,6 +21,21 @@ CHATML = (
     " + '<|im_end|>' + '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+HERMES = (
+    "{% if tools %}{{ '<|im_start|>system\n# Tools\n<tools>' }}{% for tool in tools %}"
+    "{{ '\n' }}{{ tool | tojson }}{% endfor %}{{ '\n</tools>\n' }}"
+    '{{ \'Answer with <tool_call>\n{"name": <name>, "arguments": <args>}\n</tool_call>\' }}'
+    "{{ '<|im_end|>\n' }}{% endif %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{% if message['reasoning_content'] %}"
+    "{{ '<think>' + message['reasoning_content'] + '</think>' }}{% endif %}"
+    "{{ message['content'] or '' }}{% for call in message['tool_calls'] or [] %}"
+    "{{ '\n<tool_call>\n{\"name\": \"' + call['function']['name'] + '\", \"arguments\": ' }}"
+    "{{ call['function']['arguments'] | tojson }}{{ '}\n</tool_call>' }}{% endfor %}"
+    "{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""Hermes' and Qwen's form: tools, calls in tags, thoughts in tags."""
 LLAMA3 = (
     "{{- bos_token }}\n"
     "{%- if messages[0]['role'] == 'system' %}\n"
@@ -91,12 +107,15 @@ def byte_fallback_inner() -> Inner:
     return inner
 
 
-def served(tokenizer: Tokenizer, template: str | None = CHATML) -> ServedModel:
+def served(
+    tokenizer: Tokenizer, template: str | None = CHATML, *, max_model_len: int = CONTEXT
+) -> ServedModel:
     special = {"bos_token": "<s>", "eos_token": "<|im_end|>"}
     return ServedModel(
         name="tiny",
         tokenizer=tokenizer,
         template=None if template is None else ChatTemplate(template, special),
-        max_model_len=CONTEXT,
+        max_model_len=max_model_len,
         created=1_700_000_000,
+        parsers=ParserNames(None, None) if template is None else detect(template),
     )

@@ -16,6 +16,10 @@ from splitserve.frontend.tokenizer import Tokenizer
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 USER = {"role": "user", "content": "hello"}
+IMAGE = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/"}}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": '}}
+CALL_ARGUMENTS = "messages[0].tool_calls[0].function.arguments"
+TOOL_NAME = "tools[0].function.name"
 
 
 @pytest.fixture
@@ -45,9 +49,18 @@ BAD = [
     (CHAT, {"messages": [USER], "n": 129}, "n"),
     (CHAT, {"messages": [USER], "top_logprobs": 2}, "top_logprobs"),
     (CHAT, {"messages": [USER], "stream_options": {"include_usage": True}}, "stream_options"),
-    (CHAT, {"messages": [USER], "tools": [{"type": "function"}]}, "tools"),
+    (CHAT, {"messages": [USER], "tools": [{"type": "function"}]}, "tools[0].function"),
+    (CHAT, {"messages": [USER], "tools": [{"type": "function", "function": {}}]}, TOOL_NAME),
+    (
+        CHAT,
+        {"messages": [USER], "tools": [{"type": "function", "function": {"name": "f"}}]},
+        "tools",
+    ),
     (CHAT, {"messages": [USER], "tool_choice": "required"}, "tool_choice"),
-    (CHAT, {"messages": [USER], "response_format": {"type": "json_object"}}, "response_format"),
+    (CHAT, {"messages": [{"role": "function", "content": "x"}]}, "messages[0].role"),
+    (CHAT, {"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content"),
+    (CHAT, {"messages": [{"role": "assistant", "tool_calls": [CALL]}]}, CALL_ARGUMENTS),
+    (CHAT, {"messages": [USER], "chat_template": "x"}, "chat_template"),
     (CHAT, {"messages": [USER], "modalities": ["audio"]}, "modalities"),
     (CHAT, {"messages": [USER], "chat_template_kwargs": {"tokenize": 1}}, "chat_template_kwargs"),
     (CHAT, {"messages": [{**USER, "content": "fox " * 4 * CONTEXT}]}, "messages"),
@@ -79,7 +92,7 @@ def test_each_wrong_field_is_named(live: Live) -> None:
 
 
 def test_what_is_not_supported_is_said_to_be_so(live: Live) -> None:
-    fields = {"messages": [USER], "tools": [{"type": "function"}]}
+    fields = {"messages": [USER], "functions": [{"name": "f"}]}
     error = error_of(httpx.post(live.url + CHAT, json=fields))
     assert "not supported yet" in error["message"]
     assert error["code"] == "unsupported_parameter"
@@ -93,6 +106,12 @@ def test_a_prompt_too_long_has_a_code_of_its_own(live: Live) -> None:
         error = error_of(httpx.post(live.url + path, json=fields))
         assert error["code"] == "context_length_exceeded"
     still_serves(live)
+
+
+def test_text_of_any_kind_is_served(live: Live) -> None:
+    for content in ("\x00", "\u2028", "a\r\nb", "<|im_end|>", "\U0010ffff", "x" * 200):
+        message = {"role": "user", "content": content}
+        assert httpx.post(live.url + CHAT, json={"messages": [message]}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_knows_which_form_of_content_a_template_prints(
     source: str, text: bool, parts: bool
 ) -> None:
     template = ChatTemplate(source, SPECIAL)
-    assert (template.takes_text, template.takes_parts) == (text, parts)
+    assert (template.habits.text, template.habits.parts) == (text, parts)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,8 @@ def test_a_template_can_say_why_it_refuses() -> None:
         "__class__",
         "messages",
         "bos_token",
+        "documents",
+        "continue_final_message",
         "raise_exception",
         "range",
         "not a name",
@@ -138,6 +140,84 @@ def test_reserved_arguments_are_refused(name: str) -> None:
     with pytest.raises(CallerError, match="must not set") as caught:
         template.render(CHAT, add_generation_prompt=True, extra={name: True})
     assert caught.value.param == "chat_template_kwargs"
+
+
+def test_tools_and_documents_equal_transformers(reference: PreTrainedTokenizerFast) -> None:
+    source = "{{ tools | tojson }}{{ documents | tojson }}{{ messages[0].content }}"
+    tools = [{"type": "function", "function": {"name": "f", "description": "é <b>"}}]
+    documents = [{"title": "a", "text": "b"}]
+    ours = ChatTemplate(source, SPECIAL).render(
+        CHAT, add_generation_prompt=False, extra={}, tools=tools, documents=documents
+    )
+    theirs = reference.apply_chat_template(
+        CHAT, chat_template=source, tokenize=False, tools=tools, documents=documents
+    )
+    assert ours == theirs
+
+
+PRINTS_TOOLS = "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}"
+PRINTS_CALLS = "{% for call in m.tool_calls or [] %}{{ call.function.name }}{{ ARGS }}{% endfor %}"
+
+
+def messages_of(inner: str) -> str:
+    return "{% for m in messages %}" + inner + "{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "tools", "null_content", "argument_text"),
+    [
+        (CHATML, False, False, False),
+        (PRINTS_TOOLS + CHATML, True, False, False),
+        (
+            "{% if messages[0].role == 'system' %}" + PRINTS_TOOLS + "{% endif %}",
+            True,
+            False,
+            False,
+        ),
+        (
+            messages_of("{{ m.content or '' }}" + PRINTS_CALLS).replace(
+                "ARGS", "call.function.arguments | tojson"
+            ),
+            False,
+            True,
+            False,
+        ),
+        (
+            messages_of("{{ m.content }}" + PRINTS_CALLS).replace(
+                "ARGS", "call.function.arguments | tojson"
+            ),
+            False,
+            False,
+            False,
+        ),
+        (
+            messages_of("{{ m.content ~ '' if m.content }}" + PRINTS_CALLS).replace(
+                "ARGS", "'' + call.function.arguments"
+            ),
+            False,
+            True,
+            True,
+        ),
+        (
+            messages_of("{{ m.content + '' }}" + PRINTS_CALLS).replace(
+                "ARGS", "call.function.arguments"
+            ),
+            False,
+            False,
+            True,
+        ),
+    ],
+    ids=["no tools", "tools", "system", "mapping", "no null", "text", "text by name"],
+)
+def test_knows_how_a_template_takes_tools_and_calls(
+    source: str, tools: bool, null_content: bool, argument_text: bool
+) -> None:
+    habits = ChatTemplate(source, SPECIAL).habits
+    assert (habits.tools, habits.null_content, habits.argument_text) == (
+        tools,
+        null_content,
+        argument_text,
+    )
 
 
 def test_a_broken_template_is_a_config_error() -> None:

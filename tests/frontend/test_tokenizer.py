@@ -50,6 +50,43 @@ def test_a_rendered_chat_gets_no_bos_of_its_own() -> None:
     assert tokenizer.inner.token_to_id("<s>") not in tokenizer.encode_rendered("hello")
 
 
+def test_nothing_is_put_around_a_prompt_that_wants_nothing() -> None:
+    tokenizer = with_bos(add_bos=True, post_processor=True)
+    assert tokenizer.encode_prompt("hello", add_special=False) == tokenizer.encode_rendered("hello")
+
+
+@pytest.mark.parametrize(
+    ("add_bos", "post_processor"), [(True, False), (False, True), (True, True), (False, False)]
+)
+@pytest.mark.parametrize("text", ["hello", "<s>hello", ""])
+def test_special_tokens_around_ids_are_those_around_a_prompt(
+    add_bos: bool, post_processor: bool, text: str
+) -> None:
+    tokenizer = with_bos(add_bos=add_bos, post_processor=post_processor)
+    ids = tokenizer.encode_rendered(text)
+    assert tokenizer.with_special(ids) == tokenizer.encode_prompt(text)
+
+
+def test_special_tokens_may_come_after_a_prompt_too() -> None:
+    inner = byte_level_inner()
+    ids = [(name, inner.token_to_id(name)) for name in ("<s>", "<|im_end|>")]
+    inner.post_processor = processors.TemplateProcessing(
+        single="<s> $A <|im_end|>", special_tokens=ids
+    )
+    tokenizer = Tokenizer(inner, bos_token="<s>")
+    assert tokenizer.with_special(tokenizer.encode_rendered("hello")) == (
+        tokenizer.encode_prompt("hello")
+    )
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 100, 10_000])
+def test_an_end_of_a_text_holds_its_last_tokens(tokenizer: Tokenizer, tokens: int) -> None:
+    text = "The quick brown 한국어 fox <|im_end|> " * 300
+    end = tokenizer.end_of(text, tokens)
+    assert text.endswith(end)
+    assert tokenizer.encode_rendered(end)[-tokens:] == tokenizer.encode_rendered(text)[-tokens:]
+
+
 def test_the_lower_bound_never_exceeds_the_real_count(tokenizer: Tokenizer) -> None:
     for text in ("", "a", "The quick brown fox " * 50, "한국어 문장 " * 50, "<|im_start|>" * 9):
         assert tokenizer.fewest_tokens(text) <= len(tokenizer.encode_prompt(text))

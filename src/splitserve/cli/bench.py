@@ -16,7 +16,7 @@ Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="As for `sp
 
 @bench.callback(invoke_without_command=True)
 def benchmarks(context: typer.Context) -> None:
-    """Measure one part at a time: the engine, a KV handoff, the gateway, servers side by side."""
+    """Measure one part at a time: engine, KV handoff, gateway, text work, servers side by side."""
     help_without_verb(context)
 
 
@@ -65,6 +65,50 @@ def gateway(
     return int(
         load("splitserve.cli.bench_gateway:run")(
             model=model, streams=streams, tokens=tokens, rate=rate, as_json=as_json
+        )
+    )
+
+
+@bench.command(short_help="Chats to token ids.")
+def render(
+    model: Model = "smollm2",
+    words: Annotated[int, typer.Option(metavar="N", min=1, help="Words of each chat.")] = 800,
+    chats: Annotated[int, typer.Option(metavar="N", min=1, help="Chats a round.")] = 50,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Rounds, in turns.")] = 7,
+    as_json: Json = False,
+) -> int:
+    """Chats per second and core, beside transformers' own template and tokenizer."""
+    return int(
+        load("splitserve.cli.bench_render:run")(
+            model=model, words=words, chats=chats, rounds=rounds, as_json=as_json
+        )
+    )
+
+
+@bench.command(short_help="Token ids to answers.")
+def derender(
+    urls: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[URL...]", help="Derender services; none: in this process."),
+    ] = None,
+    model: Model = "smollm2",
+    tokens: Annotated[int, typer.Option(metavar="N", min=1000, help="Of the answer.")] = 32000,
+    repeats: Annotated[int, typer.Option(metavar="N", min=1, help="In this process.")] = 5,
+    chunk: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens a call, at a URL.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """A long answer with reasoning and a tool call: what a token costs at its begin and its end.
+
+    In this process beside plain detokenising; at services (ours or vLLM's), one call a chunk.
+    """
+    return int(
+        load("splitserve.cli.bench_derender:run")(
+            model=model,
+            urls=urls or [],
+            tokens=tokens,
+            repeats=repeats,
+            chunk=chunk,
+            as_json=as_json,
         )
     )
 

@@ -31,6 +31,9 @@ def gateway(
     served_model_name: options.ServedModelName = None,
     policy: options.PolicyName = options.GATEWAY.policy,
     request_timeout_s: options.RequestTimeout = options.GATEWAY.request_timeout_s,
+    tool_call_parser: options.ToolCallParser = options.GATEWAY.tool_call_parser,
+    reasoning_parser: options.ReasoningParser = options.GATEWAY.reasoning_parser,
+    state_key_file: options.StateKeyFile = None,
     log_level: options.LogLevel = "info",
     status_fd: options.StatusFd = None,
     parent_pid: options.ParentPid = None,
@@ -55,6 +58,9 @@ def gateway(
             served_model_name=served_model_name,
             policy=policy,
             request_timeout_s=request_timeout_s,
+            tool_call_parser=tool_call_parser,
+            reasoning_parser=reasoning_parser,
+            state_key_file=state_key_file,
         )
         check_gateway(config)
         if warning := exposure_warning(host):

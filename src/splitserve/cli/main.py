@@ -10,6 +10,7 @@ from splitserve import __version__
 from splitserve.cli.bench import bench
 from splitserve.cli.errors import EXIT_CODES_HELP, exit_code_of, help_without_verb
 from splitserve.cli.gateway import gateway
+from splitserve.cli.render import render
 from splitserve.cli.serve import serve
 from splitserve.cli.up import up
 from splitserve.cli.worker import worker
@@ -66,6 +67,7 @@ def pull(
 
 app.command(short_help="Run one worker by hand.")(worker)
 app.command(short_help="Run one gateway by hand.")(gateway)
+app.command(short_help="Run the text work as a service.")(render)
 app.add_typer(bench, name="bench", short_help="Measure one part at a time.")
 
 

@@ -142,6 +142,32 @@ RequestTimeout = Annotated[
     float,
     typer.Option("--request-timeout-s", metavar="SECONDS", help="Longest a request may take."),
 ]
+ToolCallParser = Annotated[
+    str,
+    typer.Option(
+        "--tool-call-parser",
+        metavar="NAME",
+        help="Reads tool calls: a vLLM name, auto (what the chat template asks for) or none.",
+    ),
+]
+ReasoningParser = Annotated[
+    str,
+    typer.Option(
+        "--reasoning-parser",
+        metavar="NAME",
+        help="Reads reasoning: a vLLM name, auto (what the chat template asks for) or none.",
+    ),
+]
+StateKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-key-file",
+        metavar="FILE",
+        help="Key that signs stream_state, the same in all replicas; readable by its owner only. "
+        "The environment variable SPLITSERVE_STATE_KEY does too.",
+        show_default="a new key for each process",
+    ),
+]
 
 # How a process runs.
 LogDir = Annotated[

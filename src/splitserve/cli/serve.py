@@ -59,6 +59,8 @@ def serve(
     served_model_name: options.ServedModelName = None,
     policy: options.PolicyName = options.GATEWAY.policy,
     request_timeout_s: options.RequestTimeout = options.GATEWAY.request_timeout_s,
+    tool_call_parser: options.ToolCallParser = options.GATEWAY.tool_call_parser,
+    reasoning_parser: options.ReasoningParser = options.GATEWAY.reasoning_parser,
     log_dir: options.LogDir = None,
     engine: options.Engine = options.WORKER.engine,
     fake_step_ms: options.FakeStepMs = options.WORKER.fake.step_ms,
@@ -100,7 +102,12 @@ def serve(
             block_size=block_size,
         ),
         gateway=GatewayAsked(
-            host=host, port=port, policy=policy, request_timeout_s=request_timeout_s
+            host=host,
+            port=port,
+            policy=policy,
+            request_timeout_s=request_timeout_s,
+            tool_call_parser=tool_call_parser,
+            reasoning_parser=reasoning_parser,
         ),
         workers=shaped(group, prefill=prefill, decode=decode, colocated=colocated),
     )

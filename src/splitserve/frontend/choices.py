@@ -8,13 +8,10 @@ from typing import Any
 
 from splitserve.clock import Clock
 from splitserve.errors import PeerError
-from splitserve.frontend.derender.events import Delta
 from splitserve.frontend.derender.pipeline import Derenderer
+from splitserve.frontend.forms import Emit
 from splitserve.frontend.measures import FrontendMetrics
 from splitserve.protocol.generate import GenerateRequest, Generator
-
-Emit = Callable[[Delta], bytes]
-"""Takes a delta in; gives the bytes to send for it, if any."""
 
 Write = Callable[[bytes], Awaitable[None]]
 

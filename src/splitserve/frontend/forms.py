@@ -1,4 +1,4 @@
-"""What the two endpoints do differently: one Form each."""
+"""What the endpoints do differently: a Form each, and the Page an answer is written on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,18 @@ from typing import Any, Final, Protocol
 from splitserve.frontend.derender import chat, completions
 from splitserve.frontend.derender.answer import Answer
 from splitserve.frontend.derender.events import Delta
-from splitserve.frontend.derender.head import Head
+from splitserve.frontend.derender.head import DONE, Head
+from splitserve.frontend.derender.responses import ResponseStream
+from splitserve.frontend.derender.running_usage import RunningUsage
 from splitserve.frontend.render.job import Job
 from splitserve.frontend.render.pipeline import Renderer
 from splitserve.frontend.tokenizer import Tokenizer
+
+Counts = dict[str, Any]
+"""OpenAI's ``usage`` of a chat."""
+
+Emit = Callable[[Delta], bytes]
+"""Takes a delta in; gives the bytes to send for it, if any."""
 
 TokenIds = tuple[int, ...]
 
@@ -24,34 +32,110 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """``prefix`` begins the answer's id; ``chunk_kind`` is the ``object`` of a streamed chunk.
+class Page:
+    """``emits`` holds one entry a choice; ``close`` gives the last bytes of a stream, or the whole
+    body of an answer that is no stream."""
 
-    ``writer`` and ``choice`` take the prompt's ids where the client asked for token ids.
-    """
+    emits: Sequence[Emit]
+    close: Callable[[Counts], bytes]
+
+
+NewPage = Callable[[Tokenizer, Head, Job], Page]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """``prefix`` begins the answer's id."""
 
     prefix: str
-    chunk_kind: str
     render: Callable[[Renderer, bytes], Job]
-    writer: Callable[[Tokenizer, Head, int, TokenIds | None], Writer]
-    choice: Callable[[Tokenizer, int, Answer, TokenIds | None], dict[str, Any]]
-    body: Callable[[Head, Sequence[dict[str, Any]], dict[str, Any]], bytes]
+    streamed: NewPage
+    whole: NewPage
+
+
+def _streamed(kind: str, writer: Callable[..., Writer]) -> NewPage:
+    """Server-sent events as chat and completions have them."""
+
+    def page(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
+        def close(counts: Counts) -> bytes:
+            return (head.usage_event(kind, counts) if job.include_usage else b"") + DONE
+
+        writers = [
+            writer(tokenizer, head, number, job.shown_ids(number), _running(job, number))
+            for number in range(len(job.sampling))
+        ]
+        return Page([one.write for one in writers], close)
+
+    return page
+
+
+def _running(job: Job, number: int) -> RunningUsage | None:
+    if not job.continuous_usage:
+        return None
+    return RunningUsage(len(job.prompt_of(number).token_ids))
+
+
+def _folded(
+    choice: Callable[[Tokenizer, int, Answer, TokenIds | None], dict[str, Any]],
+    body: Callable[[Head, Sequence[dict[str, Any]], Counts], bytes],
+) -> NewPage:
+    """The whole answer: the same deltas, folded."""
+
+    def page(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
+        answers = [Answer() for _ in job.sampling]
+
+        def close(counts: Counts) -> bytes:
+            choices = [
+                choice(tokenizer, number, answer, job.shown_ids(number))
+                for number, answer in enumerate(answers)
+            ]
+            return body(head, choices, counts)
+
+        return Page([_folding(answer) for answer in answers], close)
+
+    return page
+
+
+def _folding(answer: Answer) -> Emit:
+    def emit(delta: Delta) -> bytes:
+        answer.add(delta)
+        return b""
+
+    return emit
+
+
+def _streamed_response(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
+    writer = ResponseStream(tokenizer, head, job.repeated)
+    return Page([writer.write], writer.close)
+
+
+def _whole_response(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
+    writer = ResponseStream(tokenizer, head, job.repeated)
+
+    def emit(delta: Delta) -> bytes:
+        writer.write(delta)
+        return b""
+
+    return Page([emit], writer.body)
 
 
 CHAT: Final = Form(
     prefix="chatcmpl",
-    chunk_kind=chat.CHUNK_KIND,
     render=Renderer.chat,
-    writer=chat.ChatStream,
-    choice=chat.chat_choice,
-    body=chat.chat_body,
+    streamed=_streamed(chat.CHUNK_KIND, chat.ChatStream),
+    whole=_folded(chat.chat_choice, chat.chat_body),
 )
 
 COMPLETION: Final = Form(
     prefix="cmpl",
-    chunk_kind=completions.KIND,
     render=Renderer.completion,
-    writer=completions.CompletionStream,
-    choice=completions.completion_choice,
-    body=completions.completion_body,
+    streamed=_streamed(completions.KIND, completions.CompletionStream),
+    whole=_folded(completions.completion_choice, completions.completion_body),
+)
+
+RESPONSE: Final = Form(
+    prefix="resp",
+    render=Renderer.responses,
+    streamed=_streamed_response,
+    whole=_whole_response,
 )

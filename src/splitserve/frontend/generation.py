@@ -1,4 +1,4 @@
-"""POST /v1/completions and /v1/chat/completions: the path of one request.
+"""POST /v1/completions, /v1/chat/completions, /v1/responses: the path of one request.
 
     1. read the body        body.py
     2. render it            render/pipeline.py, in a thread when it is long
@@ -22,15 +22,14 @@ from starlette.types import Receive, Scope, Send
 
 from splitserve.clock import Clock, monotonic
 from splitserve.frontend.body import ClientGone, read_body
-from splitserve.frontend.choices import Choice, Emit, Pace, run_choice, run_together
+from splitserve.frontend.choices import Choice, Pace, run_choice, run_together
 from splitserve.frontend.config import FrontendConfig
-from splitserve.frontend.derender.answer import Answer, usage
-from splitserve.frontend.derender.events import Delta
-from splitserve.frontend.derender.head import DONE, Head
+from splitserve.frontend.derender.answer import usage
+from splitserve.frontend.derender.head import Head
 from splitserve.frontend.derender.pipeline import Derenderer
 from splitserve.frontend.disconnect import until_disconnect
 from splitserve.frontend.failures import failure_of
-from splitserve.frontend.forms import Form
+from splitserve.frontend.forms import Emit, Form
 from splitserve.frontend.measures import FrontendMetrics, Outcome
 from splitserve.frontend.model import ServedModel
 from splitserve.frontend.render.job import Job
@@ -44,7 +43,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What both endpoints share. ``threads`` renders long bodies."""
+    """What the endpoints share. ``threads`` renders long bodies."""
 
     generator: Generator
     model: ServedModel
@@ -72,7 +71,8 @@ class GenerationEndpoint:
         outcome: Outcome = "cancelled"
         try:
             body = await read_body(scope, receive, service.config.max_body_bytes)
-            await until_disconnect(receive, self._answer(body, answer_id, arrived, response))
+            answering = self._answer(body, answer_id, arrived, response)
+            await until_disconnect(receive, answering, service.live.aborted(answer_id))
             outcome = "ok"
         except ClientGone:
             pass
@@ -87,17 +87,16 @@ class GenerationEndpoint:
     ) -> None:
         job = await self._render(body)
         head = Head(answer_id, self._service.model.name, int(time.time()), job.include_usage)
-        answers = [Answer() for _ in job.sampling]
-        emits = self._writers(job, head) if job.stream else [_folding(one) for one in answers]
-        choices = self._choices(job, answer_id, arrived, emits)
+        tokenizer = self._service.model.tokenizer
+        page = (self._form.streamed if job.stream else self._form.whole)(tokenizer, head, job)
+        choices = self._choices(job, answer_id, arrived, page.emits)
         generator = self._service.generator
         await run_together([run_choice(generator, choice, response.write) for choice in choices])
         counts = _usage(job, choices)
         if job.stream:
-            last = head.usage_event(self._form.chunk_kind, counts) if job.include_usage else b""
-            await response.end(last + DONE)
+            await response.end(page.close(counts))
         else:
-            await response.whole(200, self._body(job, head, answers, counts), [])
+            await response.whole(200, page.close(counts), [])
 
     async def _render(self, body: bytes) -> Job:
         if len(body) <= self._service.config.inline_bytes:
@@ -107,13 +106,6 @@ class GenerationEndpoint:
             self._service.threads, self._form.render, self._renderer, body
         )
 
-    def _writers(self, job: Job, head: Head) -> list[Emit]:
-        tokenizer = self._service.model.tokenizer
-        return [
-            self._form.writer(tokenizer, head, number, job.shown_ids(number)).write
-            for number in range(len(job.sampling))
-        ]
-
     def _choices(
         self, job: Job, answer_id: str, arrived: float, emits: Sequence[Emit]
     ) -> list[Choice]:
@@ -121,7 +113,12 @@ class GenerationEndpoint:
         return [
             Choice(
                 request,
-                Derenderer(service.model.tokenizer, job.options, echo=job.prompt_of(number).echo),
+                Derenderer(
+                    service.model.tokenizer,
+                    job.options,
+                    echo=job.prompt_of(number).echo,
+                    context=job.context,
+                ),
                 Pace(service.metrics, service.clock, arrived),
                 emit,
             )
@@ -129,24 +126,6 @@ class GenerationEndpoint:
                 zip(job.requests(answer_id), emits, strict=True)
             )
         ]
-
-    def _body(
-        self, job: Job, head: Head, answers: Sequence[Answer], counts: dict[str, Any]
-    ) -> bytes:
-        tokenizer = self._service.model.tokenizer
-        choices = [
-            self._form.choice(tokenizer, number, answer, job.shown_ids(number))
-            for number, answer in enumerate(answers)
-        ]
-        return self._form.body(head, choices, counts)
-
-
-def _folding(answer: Answer) -> Emit:
-    def emit(delta: Delta) -> bytes:
-        answer.add(delta)
-        return b""
-
-    return emit
 
 
 def _usage(job: Job, choices: Sequence[Choice]) -> dict[str, Any]:

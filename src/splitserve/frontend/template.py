@@ -1,27 +1,17 @@
-"""A model's chat template, run in a sandbox as Hugging Face transformers runs it.
+"""A model's chat template, run as Hugging Face transformers runs it, in a sandbox."""
 
-Settings, filters and globals follow transformers' ``apply_chat_template`` (5.x), whose templates
-these are. A template comes with the model, so it is treated as foreign code.
-"""
-
-import json
-from collections.abc import Mapping, Sized
-from datetime import datetime
-from typing import Any, Final, NoReturn
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
 
 import jinja2
-from jinja2 import nodes
 from jinja2.exceptions import SecurityError
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
 
 from splitserve.errors import CallerError, ConfigError
+from splitserve.frontend.sandbox import environment
+from splitserve.frontend.template_habits import Habits, habits_of
 
 MAX_RENDERED_CHARS: Final = 16 * 1024 * 1024
-_MAX_REPEAT: Final = 1_000_000
-_PROBE: Final = "splitserve-probe"
 # What an expression of a template can raise on data it did not expect.
 _TEMPLATE_FAILURES: Final = (
     TypeError,
@@ -34,22 +24,25 @@ _TEMPLATE_FAILURES: Final = (
 
 
 class ChatTemplate:
-    """A compiled template. ``takes_text`` and ``takes_parts`` say which forms of a message's
-    content it can print: a string, a list of text parts, or both.
+    """A compiled template. ``special_tokens`` are texts it may print by their names.
 
     Raises ConfigError when the template is not valid.
     """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
-        environment = _environment()
+        self.source: Final = source
+        self.special_tokens: Final = dict(special_tokens)
+        made = environment()
         try:
-            self._template = environment.from_string(source)
+            self._template = made.from_string(source)
         except jinja2.TemplateError as error:
             raise ConfigError(f"the model's chat template is not valid: {error}") from error
-        self._special_tokens = dict(special_tokens)
-        self._reserved = _RESERVED | environment.globals.keys() | special_tokens.keys()
-        self.takes_parts = self._prints([{"type": "text", "text": _PROBE}])
-        self.takes_text = self._prints(_PROBE) or not self.takes_parts
+        self._reserved = _RESERVED | made.globals.keys() | special_tokens.keys()
+
+    @cached_property
+    def habits(self) -> Habits:
+        """Which forms of messages and tools it can print."""
+        return habits_of(self.probe)
 
     def render(
         self,
@@ -57,6 +50,8 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool,
         extra: Mapping[str, Any],
+        tools: list[dict[str, Any]] | None = None,
+        documents: list[dict[str, Any]] | None = None,
     ) -> str:
         """``extra`` are the client's chat_template_kwargs.
 
@@ -65,11 +60,11 @@ class ChatTemplate:
         """
         self._refuse_reserved(extra)
         context = {
-            **self._special_tokens,
+            **self.special_tokens,
             **extra,
             "messages": messages,
-            "tools": None,
-            "documents": None,
+            "tools": tools,
+            "documents": documents,
             "add_generation_prompt": add_generation_prompt,
         }
         try:
@@ -79,6 +74,10 @@ class ChatTemplate:
                 f"the model's chat template refused the messages: {_shown(error)}",
                 param="messages",
             ) from error
+
+    def probe(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
+        """As ``render``, of nothing but these and a prompt to answer."""
+        return self.render(messages, add_generation_prompt=True, extra={}, tools=tools)
 
     def _run(self, context: Mapping[str, Any]) -> str:
         pieces: list[str] = []
@@ -97,14 +96,6 @@ class ChatTemplate:
                     f"'chat_template_kwargs' must not set {name[:64]!r}",
                     param="chat_template_kwargs",
                 )
-
-    def _prints(self, content: Any) -> bool:
-        message = {"role": "user", "content": content}
-        try:
-            text = self.render([message], add_generation_prompt=False, extra={})
-        except CallerError:
-            return False
-        return _PROBE in text and "'type'" not in text
 
 
 # Arguments of the functions that render elsewhere take, beside the names a template relies on.
@@ -129,90 +120,6 @@ _RESERVED: Final = frozenset(
         "truncation",
     }
 )
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Also refuses to repeat text or to raise numbers to sizes no prompt has."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def call_binop(
-        self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any
-    ) -> Any:
-        if operator == "**":
-            raise SecurityError("'**' is not allowed in a chat template")
-        for repeated, times in ((left, right), (right, left)):
-            if not isinstance(times, int) or not isinstance(repeated, Sized):
-                continue
-            if len(repeated) * times > _MAX_REPEAT:
-                raise SecurityError("a chat template must not repeat text that often")
-        return super().call_binop(context, operator, left, right)
-
-
-class _Generation(Extension):
-    """``{% generation %}`` marks the assistant's text for training; here it changes nothing."""
-
-    tags = {"generation"}
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-class _PublicNamespace(Namespace):
-    """A namespace without underscored names: those lead to the interpreter's internals."""
-
-    def __init__(*args: Any, **kwargs: Any) -> None:
-        self, *rest = args
-        attrs = dict(*rest, **kwargs)
-        for name in attrs:
-            _check_public(name)
-        Namespace.__init__(self, attrs)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        _check_public(name)
-        super().__setitem__(name, value)
-
-
-def _check_public(name: Any) -> None:
-    if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError("a chat template must not store names that begin with '_'")
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = _Sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    environment.globals["namespace"] = _PublicNamespace
-    return environment
-
-
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    # Jinja's own filter escapes HTML, which would change the prompt.
-    return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
 
 
 def _shown(error: Exception) -> str:

@@ -13,6 +13,7 @@ from splitserve.errors import ConfigError
 _BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # Composing characters (NFC and the like) shortens UTF-8 text at most threefold.
 _NORMALIZER_SHRINK: Final = 4
+_CUT_MARGIN: Final = 64
 
 
 class Tokenizer:
@@ -37,7 +38,9 @@ class Tokenizer:
         self._adds_bos = self._bos in inner.encode("", add_special_tokens=True).ids[:1]
         self._bytes: dict[int, bytes] = {}
         self._whole: dict[frozenset[int], dict[int, str]] = {}
-        self._max_token_bytes = _longest_token(inner)
+        self._around: Final = _around(inner)
+        shrink = 1 if inner.normalizer is None else _NORMALIZER_SHRINK
+        self._most_chars: Final = _longest_token(inner) * shrink
 
     @classmethod
     def load(cls, path: Path, *, bos_token: str | None = None, add_bos: bool = False) -> Self:
@@ -55,15 +58,39 @@ class Tokenizer:
 
     def fewest_tokens(self, text: str) -> int:
         """A lower bound of ``text``'s length in tokens, found without tokenising it."""
-        shrink = 1 if self.inner.normalizer is None else _NORMALIZER_SHRINK
-        return len(text) // (self._max_token_bytes * shrink)
+        return self.fewest_tokens_of(len(text))
 
-    def encode_prompt(self, text: str) -> tuple[int, ...]:
+    def fewest_tokens_of(self, chars: int) -> int:
+        """The fewest tokens that a text of so many characters can have."""
+        return chars // self._most_chars
+
+    def end_of(self, text: str, tokens: int, word_chars: int = 1) -> str:
+        """An end of ``text`` that holds its last ``tokens`` tokens, however long each is;
+        ``word_chars`` are the most that stand for one token in ``text`` alone."""
+        # Where a text is cut, the first few tokens come out differently.
+        return text[-(tokens + _CUT_MARGIN) * max(self._most_chars, word_chars) :]
+
+    def encode_prompt(self, text: str, *, add_special: bool = True) -> tuple[int, ...]:
         """A plain prompt, with the beginning-of-sequence token exactly once if the model has one.
 
-        Control tokens that ``text`` spells become control ids.
+        Control tokens that ``text`` spells become control ids. Without ``add_special`` nothing is
+        put around the text.
         """
-        ids = self.inner.encode(text, add_special_tokens=True).ids
+        if not add_special:
+            return self.encode_rendered(text)
+        return self._bos_once(self.inner.encode(text, add_special_tokens=True).ids)
+
+    def encode_rendered(self, text: str) -> tuple[int, ...]:
+        """A text that has every control token already, so none is added; those that it spells
+        become control ids."""
+        return tuple(self.inner.encode(text, add_special_tokens=False).ids)
+
+    def with_special(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """``ids`` of a text with what ``encode_prompt`` puts around one."""
+        before, after = self._around
+        return self._bos_once([*before, *ids, *after])
+
+    def _bos_once(self, ids: list[int]) -> tuple[int, ...]:
         if self._bos is None:
             return tuple(ids)
         if self._adds_bos and ids[:2] == [self._bos, self._bos]:
@@ -72,13 +99,9 @@ class Tokenizer:
             ids.insert(0, self._bos)
         return tuple(ids)
 
-    def encode_rendered(self, text: str) -> tuple[int, ...]:
-        """A rendered chat: the template has put every control token, so none is added.
-
-        Control tokens that a message spells become control ids like the template's own: this is
-        the one place that decides so.
-        """
-        return tuple(self.inner.encode(text, add_special_tokens=False).ids)
+    def token(self, token_id: int) -> str:
+        """As the vocabulary spells it; empty for an id it does not have."""
+        return self.inner.id_to_token(token_id) or ""
 
     def decode(self, ids: Sequence[int], *, skip_special: bool) -> str:
         """All of ``ids`` in one shot; ids outside the vocabulary count as nothing."""
@@ -118,6 +141,16 @@ class Tokenizer:
         once = self.decode([token_id], skip_special=False)
         twice = self.decode([token_id, token_id], skip_special=False)
         return twice.removeprefix(once).encode()
+
+
+def _around(inner: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+    """What the post-processor puts before and after the ids of a text."""
+    text = inner.encode("a", add_special_tokens=False).ids
+    whole = inner.encode("a", add_special_tokens=True).ids
+    for begin in range(len(whole) - len(text) + 1):
+        if whole[begin : begin + len(text)] == text:
+            return whole[:begin], whole[begin + len(text) :]
+    return [], []
 
 
 def _longest_token(inner: tokenizers.Tokenizer) -> int:

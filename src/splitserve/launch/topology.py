@@ -14,6 +14,12 @@ from typing import Any
 import msgspec
 
 from splitserve.errors import ConfigError
+from splitserve.frontend.derender.parsers.registry import (
+    AUTO,
+    NONE,
+    REASONING_PARSERS,
+    TOOL_PARSERS,
+)
 from splitserve.launch.checks import check_value, one_of, reject_unknown_keys
 from splitserve.launch.sizes import ByteSize, parse_size
 
@@ -47,12 +53,15 @@ class ModelAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``port`` 0 takes a free one. ``request_timeout_s`` is a request's whole time."""
+    """``port`` 0 takes a free one. ``request_timeout_s`` is a request's whole time. Parsers read
+    the answers of chats: ``auto`` takes those that the model's chat template asks for."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     policy: str = "least_loaded"
     request_timeout_s: float = 600.0
+    tool_call_parser: str = "auto"
+    reasoning_parser: str = "auto"
 
 
 class FakeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,6 +152,8 @@ def _check_gateway(gateway: GatewayAsked) -> None:
     one_of("gateway.policy", gateway.policy, POLICIES)
     timeout_s = gateway.request_timeout_s
     check_value("gateway.request_timeout_s", timeout_s, timeout_s > 0, "must be positive")
+    one_of("gateway.tool_call_parser", gateway.tool_call_parser, (AUTO, NONE, *TOOL_PARSERS))
+    one_of("gateway.reasoning_parser", gateway.reasoning_parser, (AUTO, NONE, *REASONING_PARSERS))
 
 
 def _check_group(path: str, group: WorkerGroup) -> None:

@@ -1,6 +1,7 @@
 """What one gateway process was asked to be."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,6 @@ class GatewayConfig:
     served_model_name: str | None = None
     policy: str = "least_loaded"
     request_timeout_s: float = 600.0
+    tool_call_parser: str = "auto"
+    reasoning_parser: str = "auto"
+    state_key_file: Path | None = None

@@ -107,9 +107,11 @@ def _model_fingerprint(config: WorkerConfig, info: ModelInfo) -> Mapping[str, st
     """What must be equal in a gateway too. The fake engine answers for any model."""
     if config.engine == "fake":
         return {"fake": info.content_hash}
+    folder = resolve(config.model)
     return {
         "weights": info.content_hash,
-        "tokenizer": resolve(config.model).tokenizer_hash(),
+        "tokenizer": folder.tokenizer_hash(),
+        "template": folder.template_hash(),
     }
 
 

@@ -8,15 +8,17 @@ import pytest
 
 from frontend.samples import byte_level_inner
 from frontend.scripted import chunks
-from splitserve.frontend.derender.answer import Answer, usage
+from splitserve.frontend.derender.answer import usage
 from splitserve.frontend.derender.events import Delta, Finish, Scored, TextDelta
 from splitserve.frontend.derender.head import Head
 from splitserve.frontend.derender.logprobs import token_text
 from splitserve.frontend.derender.options import AnswerOptions
 from splitserve.frontend.derender.pipeline import Derenderer
-from splitserve.frontend.forms import CHAT, COMPLETION, Form
+from splitserve.frontend.forms import CHAT, COMPLETION, Form, Page
+from splitserve.frontend.render.job import Job, Prompt
 from splitserve.frontend.tokenizer import Tokenizer
 from splitserve.protocol.generate import TokenLogprob
+from splitserve.protocol.sampling import SamplingParams
 
 TOKENIZER = Tokenizer(byte_level_inner())
 HEAD = Head("cmpl-1", "tiny", 1_700_000_000)
@@ -32,21 +34,38 @@ def deltas(*, logprobs: bool, stop: tuple[str, ...] = ()) -> list[Delta]:
     return [derenderer.feed(chunk) for chunk in chunks(IDS, logprobs=LOGPROBS)]
 
 
+def job(*, with_ids: bool) -> Job:
+    return Job(
+        prompts=(Prompt((7, 8)),),
+        sampling=(SamplingParams(seed=0, max_tokens=99),),
+        n=1,
+        options=AnswerOptions(),
+        stream=True,
+        include_usage=False,
+        return_token_ids=with_ids,
+        priority=0,
+        cache_salt="",
+    )
+
+
+def written(page: Page, stream: Sequence[Delta]) -> bytes:
+    (emit,) = page.emits
+    return b"".join(emit(delta) for delta in stream) + page.close(usage(2, len(IDS), [None]))
+
+
 def events(form: Form, stream: Sequence[Delta], *, with_ids: bool = False) -> list[dict[str, Any]]:
-    writer = form.writer(TOKENIZER, HEAD, 0, (7, 8) if with_ids else None)
-    raw = b"".join(writer.write(delta) for delta in stream)
+    raw = written(form.streamed(TOKENIZER, HEAD, job(with_ids=with_ids)), stream)
     lines = raw.decode().split("\n\n")
     assert lines.pop() == ""
     assert all(line.startswith("data: ") and len(line.splitlines()) == 1 for line in lines)
+    assert lines.pop() == "data: [DONE]"
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
 def whole(form: Form, stream: Sequence[Delta], *, with_ids: bool = False) -> dict[str, Any]:
-    answer = Answer()
-    for delta in stream:
-        answer.add(delta)
-    choice = form.choice(TOKENIZER, 0, answer, (7, 8) if with_ids else None)
-    body: dict[str, Any] = json.loads(form.body(HEAD, [choice], usage(2, len(IDS), [None])))
+    body: dict[str, Any] = json.loads(
+        written(form.whole(TOKENIZER, HEAD, job(with_ids=with_ids)), stream)
+    )
     return body
 
 
@@ -109,8 +128,8 @@ def test_a_chat_stream_tells_the_role_once_and_first() -> None:
 
 
 def test_nothing_is_written_for_a_token_without_text() -> None:
-    writer = COMPLETION.writer(TOKENIZER, HEAD, 0, None)
-    assert writer.write(Delta((), (1,))) == b""
+    (emit,) = COMPLETION.streamed(TOKENIZER, HEAD, job(with_ids=False)).emits
+    assert emit(Delta((), (1,))) == b""
 
 
 def test_chat_logprobs_name_tokens_bytes_and_alternatives() -> None:
@@ -135,7 +154,7 @@ def test_part_of_a_character_is_named_by_its_bytes() -> None:
 
 
 def test_alternatives_of_the_same_text_keep_the_likelier_value() -> None:
-    scored = Scored(IDS[0], -1.0, ((IDS[0], -3.0),), 0)
+    scored = Scored(IDS[0], -1.0, 1, ((IDS[0], -3.0),), 0)
     delta = Delta((TextDelta("x"),), (IDS[0],), (scored,), Finish("length"))
     top = events(COMPLETION, [delta])[0]["choices"][0]["logprobs"]["top_logprobs"][0]
     assert list(top.values()) == [-1.0]

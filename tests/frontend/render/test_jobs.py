@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from frontend.samples import CONTEXT, served
+from frontend.samples import CONTEXT, byte_level_inner, served
 from splitserve.errors import CallerError
 from splitserve.frontend.config import FrontendConfig
 from splitserve.frontend.model import ServedModel
 from splitserve.frontend.render.job import Job
 from splitserve.frontend.render.pipeline import Renderer
+from splitserve.frontend.tokenize import tokenize
 from splitserve.frontend.tokenizer import Tokenizer
 from splitserve.protocol.openai.completions import CompletionRequest
 
@@ -161,3 +162,108 @@ def test_a_model_without_a_template_has_no_chat(tokenizer: Tokenizer) -> None:
     renderer = Renderer(served(tokenizer, template=None), FrontendConfig())
     with pytest.raises(CallerError, match="no chat template"):
         chat(renderer)
+
+
+def test_truncation_keeps_a_prompts_last_tokens(renderer: Renderer, tokenizer: Tokenizer) -> None:
+    text = "The quick brown fox " * 20
+    whole = tokenizer.encode_prompt(text)
+    for kept in (1, 5, len(whole), len(whole) + 9):
+        job = completion(renderer, prompt=text, truncate_prompt_tokens=kept, echo=True)
+        assert job.prompts[0].token_ids == whole[-kept:]
+        assert job.prompts[0].echo == tokenizer.decode(whole[-kept:], skip_special=True)
+    ids = completion(renderer, prompt=list(whole), truncate_prompt_tokens=5)
+    assert ids.prompts[0].token_ids == whole[-5:]
+    said = [{"role": "user", "content": text}]
+    plain = chat(renderer, messages=said).prompts[0].token_ids
+    assert (
+        chat(renderer, messages=said, truncate_prompt_tokens=5).prompts[0].token_ids == plain[-5:]
+    )
+
+
+@pytest.mark.parametrize("max_tokens", [None, 1, 100])
+def test_truncation_to_the_models_room(renderer: Renderer, max_tokens: int | None) -> None:
+    said = [{"role": "user", "content": "fox " * 4 * CONTEXT}]
+    job = chat(renderer, messages=said, truncate_prompt_tokens=-1, max_tokens=max_tokens)
+    assert len(job.prompts[0].token_ids) == CONTEXT - (max_tokens or 1)
+    assert job.sampling[0].max_tokens == (max_tokens or 1)
+
+
+def test_a_megabyte_is_truncated_like_any_text(renderer: Renderer, tokenizer: Tokenizer) -> None:
+    text = "alpha beta gamma delta " * 50_000
+    end = tokenizer.encode_prompt(text[-2300:])
+    assert (
+        completion(renderer, prompt=text, truncate_prompt_tokens=200).prompts[0].token_ids
+        == (end[-200:])
+    )
+
+
+def test_a_truncation_beyond_the_context_does_not_make_it_fit(renderer: Renderer) -> None:
+    with pytest.raises(CallerError) as caught:
+        completion(renderer, prompt=[1] * CONTEXT, truncate_prompt_tokens=CONTEXT)
+    assert caught.value.code == "context_length_exceeded"
+
+
+def bos_model(*, add_bos: bool) -> ServedModel:
+    return served(Tokenizer(byte_level_inner(), bos_token="<s>", add_bos=add_bos))
+
+
+def test_special_tokens_around_a_prompt_are_a_switch() -> None:
+    renderer = Renderer(bos_model(add_bos=True), FrontendConfig())
+    bos = 2
+    assert completion(renderer).prompts[0].token_ids[0] == bos
+    assert bos not in completion(renderer, add_special_tokens=False).prompts[0].token_ids
+    assert bos not in chat(renderer).prompts[0].token_ids
+    ids = chat(renderer, add_special_tokens=True).prompts[0].token_ids
+    assert (ids[0], ids.count(bos)) == (bos, 1)
+
+
+def test_counts_may_go_with_every_chunk(renderer: Renderer) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    job = completion(renderer, stream=True, stream_options=options)
+    assert (job.include_usage, job.continuous_usage) == (True, True)
+    job = chat(renderer, stream=True, stream_options={"include_usage": True})
+    assert (job.include_usage, job.continuous_usage) == (True, False)
+
+
+def test_a_completion_is_not_parsed(renderer: Renderer) -> None:
+    assert not completion(renderer).context.parses
+
+
+def test_too_many_answers_are_refused_before_any_prompt_is_looked_at(renderer: Renderer) -> None:
+    with pytest.raises(CallerError) as caught:
+        completion(renderer, prompt=["x" * 20] * 100_000, n=64)
+    assert caught.value.param == "n"
+
+
+@pytest.mark.parametrize("n", [0, -1, 129, 16385, 10**6, 10**18])
+def test_n_has_a_limit_everywhere(renderer: Renderer, n: int) -> None:
+    for ask in (chat, completion):
+        with pytest.raises(CallerError) as caught:
+            ask(renderer, n=n)
+        assert caught.value.param == "n"
+    with pytest.raises(CallerError) as caught:
+        completion(renderer, best_of=n)
+    assert caught.value.param == "best_of"
+
+
+def test_fields_that_change_no_answer_are_taken(renderer: Renderer) -> None:
+    extra = {"store": True, "metadata": {"a": "b"}, "service_tier": "auto", "user": "me"}
+    assert chat(renderer, seed=1, **extra) == chat(renderer, seed=1)
+
+
+ESCAPE = (
+    "{% for c in ''.__class__.__mro__[1].__subclasses__() %}{{ c }}{% endfor %}"
+    "{{ messages[0].content }}"
+)
+
+
+def test_a_template_that_leaves_the_sandbox_refuses_every_request(tokenizer: Tokenizer) -> None:
+    model = served(tokenizer, ESCAPE)
+    for ask in (
+        lambda: chat(Renderer(model, FrontendConfig())),
+        lambda: Renderer(model, FrontendConfig()).responses(b'{"input": "x"}'),
+        lambda: tokenize(model, b'{"messages": [{"role": "user", "content": "x"}]}'),
+    ):
+        with pytest.raises(CallerError, match="refused the messages") as caught:
+            ask()
+        assert "<class" not in caught.value.message

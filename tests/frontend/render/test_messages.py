@@ -2,11 +2,13 @@
 
 import pytest
 
-from frontend.samples import CHATML, LLAMA3, MISTRAL, PARTS
+from frontend.samples import CHATML, LLAMA3, MISTRAL, PARTS, byte_level_inner
 from splitserve.errors import CallerError
 from splitserve.frontend.render.messages import render_chat
+from splitserve.frontend.sealed_template import SealedTemplate
 from splitserve.frontend.template import ChatTemplate
-from splitserve.protocol.openai.chat import Message
+from splitserve.frontend.tokenizer import Tokenizer
+from splitserve.protocol.openai.messages import Message
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 
@@ -15,14 +17,20 @@ def message(role: str, content: object) -> Message:
     return Message.model_validate({"role": role, "content": content})
 
 
+def sealed(source: str) -> SealedTemplate:
+    return SealedTemplate(ChatTemplate(source, SPECIAL), Tokenizer(byte_level_inner()))
+
+
 def render(source: str, *messages: Message, open_end: bool = False) -> str:
-    return render_chat(
-        ChatTemplate(source, SPECIAL),
+    template = sealed(source)
+    text = render_chat(
+        template,
         messages,
         add_generation_prompt=not open_end,
         continue_final_message=open_end,
         extra={},
     )
+    return template.seals.unseal(text)
 
 
 PART_LIST = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
@@ -69,7 +77,7 @@ def test_a_continued_message_of_parts() -> None:
 def test_continuing_and_a_generation_prompt_exclude_each_other() -> None:
     with pytest.raises(CallerError) as caught:
         render_chat(
-            ChatTemplate(CHATML, SPECIAL),
+            sealed(CHATML),
             [message("assistant", "x")],
             add_generation_prompt=True,
             continue_final_message=True,

@@ -10,8 +10,16 @@ from splitserve.protocol.openai.chat import ChatRequest
 from splitserve.protocol.openai.completions import CompletionRequest
 from splitserve.protocol.openai.errors import ErrorBody, ErrorDetail
 from splitserve.protocol.openai.parse import parse
+from splitserve.protocol.openai.responses import ResponsesRequest
 
 USER = {"role": "user", "content": "hello"}
+
+
+def tool(**function: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", **function}}
+
+
+TOOL = tool()
 
 
 def refused(
@@ -75,9 +83,23 @@ BOTH = [
     ({"user": 5}, "user"),
     ({"cache_salt": ""}, "cache_salt"),
     ({"priority": 2**40}, "priority"),
-    ({"guided_json": {"type": "object"}}, "guided_json"),
-    ({"structured_outputs": {"regex": "a"}}, "structured_outputs"),
+    ({"allowed_token_ids": [1]}, "allowed_token_ids"),
+    ({"bad_words": ["a"]}, "bad_words"),
+    ({"prompt_logprobs": 1}, "prompt_logprobs"),
+    ({"guided_json": 5}, "guided_json"),
+    ({"guided_regex": ["a"]}, "guided_regex"),
+    ({"guided_choice": "a"}, "guided_choice"),
+    ({"guided_choice": [1]}, "guided_choice[0]"),
+    ({"guided_grammar": {}}, "guided_grammar"),
+    ({"structured_outputs": "json"}, "structured_outputs"),
     ({"response_format": "json"}, "response_format"),
+    ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+    ({"truncate_prompt_tokens": -2}, "truncate_prompt_tokens"),
+    ({"truncate_prompt_tokens": "5"}, "truncate_prompt_tokens"),
+    ({"truncation_side": "right"}, "truncation_side"),
+    ({"add_special_tokens": "yes"}, "add_special_tokens"),
+    ({"stream_options": {"continuous_usage_stats": 1}}, "stream_options.continuous_usage_stats"),
+    ({"return_token_ids": 1}, "return_token_ids"),
 ]
 
 CHAT_ONLY = [
@@ -88,7 +110,13 @@ CHAT_ONLY = [
     ({"messages": [USER, 5]}, "messages[1]"),
     ({"messages": [USER, {"role": "narrator", "content": "x"}]}, "messages[1].role"),
     ({"messages": [{"content": "x"}]}, "messages[0].role"),
-    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "function", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "tool"}]}, "messages[0].content"),
+    ({"messages": [{"role": "tool", "content": None}]}, "messages[0].content"),
+    ({"messages": [{**USER, "tool_call_id": 5}]}, "messages[0].tool_call_id"),
+    ({"messages": [{**USER, "reasoning": 5}]}, "messages[0].reasoning"),
+    ({"messages": [{**USER, "reasoning_content": {}}]}, "messages[0].reasoning_content"),
+    ({"messages": [{**USER, "function_call": {"name": "f"}}]}, "messages[0].function_call"),
     ({"messages": [{"role": "user"}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
@@ -100,17 +128,50 @@ CHAT_ONLY = [
         "messages[0].content",
     ),
     ({"messages": [{**USER, "name": 5}]}, "messages[0].name"),
-    (
-        {"messages": [{"role": "assistant", "content": None, "tool_calls": [{}]}]},
-        "messages[0].tool_calls",
-    ),
     ({"max_completion_tokens": 0}, "max_completion_tokens"),
     ({"logprobs": 1}, "logprobs"),
     ({"top_logprobs": 21}, "top_logprobs"),
-    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"tools": {}}, "tools"),
+    ({"tools": [{"type": "function"}]}, "tools[0].function"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+    ({"tools": [TOOL, {"type": "function", "function": {}}]}, "tools[1].function.name"),
+    ({"tools": [tool(name="")]}, "tools[0].function.name"),
+    ({"tools": [tool(name="a b")]}, "tools[0].function.name"),
+    ({"tools": [tool(name="x" * 65)]}, "tools[0].function.name"),
+    ({"tools": [tool(name="f\n")]}, "tools[0].function.name"),
+    ({"tools": [tool(description=5)]}, "tools[0].function.description"),
+    ({"tools": [tool(parameters=[])]}, "tools[0].function.parameters"),
+    ({"tools": [tool(strict="yes")]}, "tools[0].function.strict"),
+    ({"tools": [TOOL, TOOL]}, "tools"),
+    ({"tools": [tool(name=f"f{n}") for n in range(129)]}, "tools"),
+    ({"tool_choice": "any"}, "tool_choice"),
+    ({"tool_choice": {"type": "function"}}, "tool_choice"),
+    ({"tool_choice": {"type": "allowed_tools", "tools": []}}, "tool_choice"),
+    ({"tool_choice": 5}, "tool_choice"),
+    ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
+    ({"include_reasoning": "yes"}, "include_reasoning"),
+    ({"reasoning_effort": "enormous"}, "reasoning_effort"),
+    ({"documents": ["x"]}, "documents[0]"),
+    ({"function_call": "auto"}, "function_call"),
     ({"functions": [{}]}, "functions"),
     ({"chat_template": "x"}, "chat_template"),
     ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+]
+
+CALLS = [
+    ({}, ".function"),
+    ({"function": {}}, ".function.name"),
+    ({"function": {"name": "f"}}, ".function.arguments"),
+    ({"function": {"name": "", "arguments": "{}"}}, ".function.name"),
+    ({"function": {"name": "f", "arguments": {}}}, ".function.arguments"),
+    ({"function": {"name": "f", "arguments": "{"}}, ".function.arguments"),
+    ({"function": {"name": "f", "arguments": '{"a": NaN}'}}, ".function.arguments"),
+    ({"function": {"name": "f", "arguments": '{"a": "\\ud800"}'}}, ".function.arguments"),
+    ({"function": {"name": "f", "arguments": "[" * 100_000}}, ".function.arguments"),
+    ({"function": {"name": "f", "arguments": "[1]"}}, ".function.arguments"),
+    ({"function": {"name": "f", "arguments": "x"}}, ".function.arguments"),
+    ({"type": "custom", "function": {"name": "f", "arguments": "{}"}}, ".type"),
+    ({"id": 5, "function": {"name": "f", "arguments": "{}"}}, ".id"),
 ]
 
 COMPLETION_ONLY = [
@@ -148,6 +209,14 @@ def test_both_endpoints_name_the_wrong_field(
 @pytest.mark.parametrize(("fields", "param"), CHAT_ONLY, ids=lambda value: str(value)[:60])
 def test_a_chat_names_the_wrong_field(fields: dict[str, Any], param: str) -> None:
     assert refused(ChatRequest, fields) == param
+
+
+@pytest.mark.parametrize(("call", "path"), CALLS, ids=lambda value: str(value)[:60])
+def test_a_past_call_names_the_wrong_field(call: dict[str, Any], path: str) -> None:
+    good = {"function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [good, call]}
+    param = refused(ChatRequest, {"messages": [USER, message]})
+    assert param == f"messages[1].tool_calls[1]{path}"
 
 
 @pytest.mark.parametrize(("fields", "param"), COMPLETION_ONLY, ids=lambda value: str(value)[:60])
@@ -204,8 +273,83 @@ def test_numbers_of_a_million_digits_are_refused_at_once() -> None:
 
 
 def test_unknown_fields_are_ignored_and_empty_ones_not_given() -> None:
-    fields = {"messages": [USER], "tools": [], "functions": None, "metadata": {"a": 1}}
+    fields = {
+        "messages": [USER],
+        "tools": [],
+        "functions": None,
+        "metadata": {"a": 1},
+        "store": True,
+        "service_tier": "auto",
+        "user": "me",
+    }
     assert parse(ChatRequest, json.dumps(fields).encode()).messages[0].content == "hello"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [('{"a": [1, "x"]}', {"a": [1, "x"]}), ("{}", {}), ("", {}), (" ", {})],
+)
+def test_arguments_of_a_past_call_are_an_object(text: str, value: dict[str, Any]) -> None:
+    function = {"name": "any name: 1", "arguments": text}
+    message = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
+    request = parse(ChatRequest, json.dumps({"messages": [message]}).encode())
+    calls = request.messages[0].tool_calls
+    assert calls is not None
+    assert calls[0].function.arguments.value == value
+
+
+@pytest.mark.parametrize(
+    ("given", "choice"),
+    [
+        ("none", ("none", None)),
+        ("auto", ("auto", None)),
+        ("required", ("required", None)),
+        ({"type": "function", "function": {"name": "f"}}, ("named", "f")),
+        ({"type": "function", "name": "f"}, ("named", "f")),
+    ],
+)
+def test_tool_choice_has_five_spellings(given: Any, choice: tuple[str, str | None]) -> None:
+    body = {"messages": [USER], "tools": [TOOL], "tool_choice": given}
+    assert parse(ChatRequest, json.dumps(body).encode()).tool_choice == choice
+
+
+RESPONSES = [
+    ({"input": None}, "input"),
+    ({"input": []}, "input"),
+    ({"input": 5}, "input"),
+    ({"input": ["x"]}, "input[0]"),
+    ({"input": [USER, {"type": "item_reference", "id": "x"}]}, "input[1]"),
+    ({"input": [{"type": "web_search_call"}]}, "input[0]"),
+    ({"input": [{"type": 5}]}, "input[0]"),
+    ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
+    ({"input": [{"role": "user"}]}, "input[0].content"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
+    ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]}, "input[0].arguments"),
+    (
+        {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]},
+        "input[0].arguments",
+    ),
+    ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
+    ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output"),
+    ({"input": [{"type": "reasoning", "content": [{"type": "x"}]}]}, "input[0].content"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+    ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name"),
+    ({"tools": [{"type": "function", "name": "f"}] * 2}, "tools"),
+    ({"previous_response_id": "resp-1"}, "previous_response_id"),
+    ({"conversation": "c"}, "conversation"),
+    ({"prompt": {"id": "p"}}, "prompt"),
+    ({"max_output_tokens": 0}, "max_output_tokens"),
+    ({"reasoning": {"effort": "x"}}, "reasoning.effort"),
+    ({"text": {"format": "json"}}, "text.format"),
+    ({"truncation": "middle"}, "truncation"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), RESPONSES, ids=lambda value: str(value)[:60])
+def test_a_response_names_the_wrong_field(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(CallerError) as caught:
+        parse(ResponsesRequest, json.dumps({"input": "hello", **fields}).encode())
+    assert caught.value.param == param
 
 
 def test_the_error_form_is_openais() -> None:

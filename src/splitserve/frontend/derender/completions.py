@@ -7,6 +7,7 @@ from splitserve.frontend.derender.answer import Answer
 from splitserve.frontend.derender.events import Delta
 from splitserve.frontend.derender.head import Head, encode_json, encode_line
 from splitserve.frontend.derender.logprobs import completion_logprobs
+from splitserve.frontend.derender.running_usage import RunningUsage
 from splitserve.frontend.tokenizer import Tokenizer
 
 KIND: Final = "text_completion"
@@ -14,12 +15,14 @@ KIND: Final = "text_completion"
 
 class CompletionStream:
     """Writes the events of one choice. ``prompt_token_ids`` is given where token ids were asked
-    for and goes out with the first event, as vLLM does."""
+    for and goes out with the first event, as vLLM does; ``running`` where every chunk is to tell
+    the counts so far."""
 
     __slots__ = (
         "_after",
         "_before",
         "_prompt_token_ids",
+        "_running",
         "_text_after",
         "_text_before",
         "_tokenizer",
@@ -32,7 +35,9 @@ class CompletionStream:
         head: Head,
         index: int,
         prompt_token_ids: tuple[int, ...] | None,
+        running: RunningUsage | None = None,
     ) -> None:
+        self._running = running
         self._tokenizer = tokenizer
         before, after = head.around_choice(KIND, index)
         self._before, self._after = before, after
@@ -43,6 +48,9 @@ class CompletionStream:
 
     def write(self, delta: Delta) -> bytes:
         """Empty when there is nothing to tell yet."""
+        if self._running is not None:
+            self._after = self._running.add(delta)
+            self._text_after = b',"logprobs":null,"finish_reason":null' + self._after
         if delta.finish is None and delta.scored is None and not self._with_ids:
             if not delta.events:
                 return b""

@@ -4,8 +4,7 @@ Everything that turns text into structure yields events, and everything that wri
 reads them; a new kind of event is a new struct here and one more case in the writers.
 """
 
-from typing import Literal
-
+from collections.abc import Iterable
 import msgspec
 
 
@@ -43,20 +42,25 @@ Event = TextDelta | ReasoningDelta | ToolCall | ToolArguments
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """Why the answer ended. ``stop_reason`` is the stop string or stop token id, if one did it."""
+    """Why the answer ended: ``stop``, ``length`` or ``tool_calls``, or in words of the engine's own.
 
-    reason: Literal["stop", "length", "tool_calls"]
+    ``stop_reason`` is the stop string or stop token id, if one did it.
+    """
+
+    reason: str
     stop_reason: int | str | None = None
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """One output token with its log-probability and the likeliest alternatives, best first.
+    """One output token with its log-probability, its place among all tokens (from 1) and the
+    likeliest alternatives, best first.
 
     ``offset`` is where its text begins, in characters of the answer (echo included).
     """
 
     token_id: int
     logprob: float
+    rank: int
     top: tuple[tuple[int, float], ...]
     offset: int
 
@@ -79,6 +83,6 @@ class Delta(msgspec.Struct, frozen=True):
         return visible_text(self.events)
 
 
-def visible_text(events: "tuple[Event, ...] | list[Event]") -> str:
+def visible_text(events: Iterable[Event]) -> str:
     """All TextDeltas of ``events``, joined."""
     return "".join([event.text for event in events if type(event) is TextDelta])

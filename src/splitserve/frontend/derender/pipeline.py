@@ -220,4 +220,4 @@ class Derenderer:
 
 
 def _scored(logprob: TokenLogprob, offset: int) -> Scored:
-    return Scored(logprob.token_id, logprob.logprob, logprob.top, offset)
+    return Scored(logprob.token_id, logprob.logprob, logprob.rank, logprob.top, offset)

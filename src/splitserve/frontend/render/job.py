@@ -1,8 +1,12 @@
 """What rendering gives: everything the rest of the request's path needs to know."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from splitserve.frontend.derender.context import ParseContext
 from splitserve.frontend.derender.options import AnswerOptions
+from splitserve.frontend.derender.pipeline import PLAIN
 from splitserve.ids import RequestId
 from splitserve.protocol.generate import GenerateRequest
 from splitserve.protocol.sampling import SamplingParams
@@ -19,7 +23,11 @@ class Prompt:
 @dataclass(frozen=True, slots=True)
 class Job:
     """One HTTP request. Choice ``p * n + i`` is the i-th answer to prompt ``p``;
-    ``sampling`` holds one entry a choice."""
+    ``sampling`` holds one entry a choice.
+
+    ``context`` says how answers are read. With ``continuous_usage`` every chunk of a stream tells
+    the counts so far. ``repeated`` are fields that an answer of the Responses API repeats.
+    """
 
     prompts: tuple[Prompt, ...]
     sampling: tuple[SamplingParams, ...]
@@ -30,6 +38,9 @@ class Job:
     return_token_ids: bool
     priority: int
     cache_salt: str
+    context: ParseContext = PLAIN
+    continuous_usage: bool = False
+    repeated: Mapping[str, Any] = field(default_factory=dict)
 
     def prompt_of(self, choice: int) -> Prompt:
         return self.prompts[choice // self.n]

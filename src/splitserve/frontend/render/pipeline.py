@@ -1,18 +1,39 @@
-"""Body bytes to a Job, for both endpoints."""
+"""Body bytes to a Job, for all endpoints that answer.
 
+1. check the body       protocol/openai: form of each field; checks.py: fields together
+2. offer tools          offer.py
+3. render               chat.py: messages.py shapes them, the sealed template prints them
+4. encode               prompts.py
+5. resolve sampling     sampling.py, structured.py
+"""
+
+from dataclasses import replace
 from typing import Final
 
 from splitserve.errors import CallerError
 from splitserve.frontend.config import FrontendConfig
+from splitserve.frontend.derender.context import ParseContext
 from splitserve.frontend.derender.options import AnswerOptions
+from splitserve.frontend.derender.pipeline import PLAIN
 from splitserve.frontend.model import ServedModel
+from splitserve.frontend.render.chat import chat_ids, chat_text, parse_context, template_of
+from splitserve.frontend.render.checks import (
+    check_chat,
+    check_choices,
+    check_completion,
+    check_model,
+    check_response,
+    check_shared,
+)
 from splitserve.frontend.render.job import Job, Prompt
-from splitserve.frontend.render.messages import render_chat
-from splitserve.frontend.render.prompts import check_ids, encode_text
+from splitserve.frontend.render.offer import offer_of
+from splitserve.frontend.render.prompts import Room, check_ids, encode_text
+from splitserve.frontend.render.responses import as_chat, renamed, repeated
 from splitserve.frontend.render.sampling import resolve_sampling
 from splitserve.protocol.openai.chat import ChatRequest
 from splitserve.protocol.openai.completions import CompletionRequest
 from splitserve.protocol.openai.parse import parse
+from splitserve.protocol.openai.responses import ResponsesRequest
 from splitserve.protocol.openai.sampling import SamplingFields
 
 DEFAULT_COMPLETION_TOKENS: Final = 16
@@ -28,71 +49,69 @@ class Renderer:
     def chat(self, body: bytes) -> Job:
         """The body of POST /v1/chat/completions."""
         request = parse(ChatRequest, body)
-        self._check(request)
-        _check_chat(request)
-        max_tokens = request.max_completion_tokens or request.max_tokens
-        logprobs = (request.top_logprobs or 0) if request.logprobs else None
-        return self._job(request, (self._chat_prompt(request),), max_tokens, logprobs)
+        self._check(request, 1)
+        check_chat(request)
+        return self._chat(request)
 
     def completion(self, body: bytes) -> Job:
         """The body of POST /v1/completions."""
         request = parse(CompletionRequest, body)
-        self._check(request)
-        _check_completion(request)
-        self._check_choices(request.n or 1, len(request.prompts))
-        prompts = tuple(
-            self._plain_prompt(prompt, request.echo or False) for prompt in request.prompts
-        )
+        self._check(request, len(request.prompts))
+        check_completion(request)
         max_tokens = request.max_tokens or DEFAULT_COMPLETION_TOKENS
+        room = self._room(request, max_tokens)
+        prompts = tuple(self._plain_prompt(request, prompt, room) for prompt in request.prompts)
         return self._job(request, prompts, max_tokens, request.logprobs)
 
-    def _check(self, request: SamplingFields) -> None:
-        if request.model is not None and request.model != self._model.name:
-            raise CallerError(
-                f"the model '{request.model[:256]}' does not exist here",
-                param="model",
-                status=404,
-                code="model_not_found",
-            )
-        if request.stream_options is not None and not request.stream:
-            raise CallerError("'stream_options' needs 'stream'", param="stream_options")
-        _refuse_beside("response_format", (request.response_format or {}).get("type"), "text")
-        _refuse_beside("use_beam_search", request.use_beam_search, False)
-        self._check_choices(request.n or 1, 1)
+    def responses(self, body: bytes) -> Job:
+        """The body of POST /v1/responses."""
+        request = parse(ResponsesRequest, body)
+        self._check(request, 1)
+        check_response(request)
+        try:
+            job = self._chat(as_chat(request))
+        except CallerError as error:
+            raise renamed(error) from error
+        return replace(job, repeated=repeated(request))
 
-    def _check_choices(self, n: int, prompts: int) -> None:
-        choices = n * prompts
-        if choices > self._max_choices:
-            raise CallerError(
-                f"'n' times the number of prompts is {choices}; the limit is {self._max_choices}",
-                param="n",
-            )
+    def _check(self, request: SamplingFields, prompts: int) -> None:
+        check_model(request.model, self._model.name)
+        check_shared(request)
+        check_choices(request.n or 1, prompts, self._max_choices)
 
-    def _chat_prompt(self, request: ChatRequest) -> Prompt:
-        template = self._model.template
-        if template is None:
-            raise CallerError("this model has no chat template", param="messages")
-        open_end = request.continue_final_message or False
-        add_generation_prompt = request.add_generation_prompt
-        text = render_chat(
-            template,
-            request.messages,
-            add_generation_prompt=not open_end
-            if add_generation_prompt is None
-            else add_generation_prompt,
-            continue_final_message=open_end,
-            extra=request.chat_template_kwargs or {},
-        )
-        model = self._model
-        return Prompt(encode_text(model.tokenizer, text, model.max_model_len, rendered=True))
+    def _chat(self, request: ChatRequest) -> Job:
+        model, template = self._model, template_of(self._model)
+        offer = offer_of(request, model)
+        max_tokens = request.max_completion_tokens or request.max_tokens
+        text = chat_text(template, request, offer.shown)
+        ids = chat_ids(model, template, text, request, self._room(request, max_tokens))
+        context = parse_context(model, template, text, request, offer)
+        logprobs = (request.top_logprobs or 0) if request.logprobs else None
+        job = self._job(request, (Prompt(ids),), max_tokens, logprobs, context)
+        options = replace(job.options, reasoning=request.include_reasoning is not False)
+        return replace(job, options=options)
 
-    def _plain_prompt(self, prompt: str | tuple[int, ...], echo: bool) -> Prompt:
-        tokenizer, max_model_len = self._model.tokenizer, self._model.max_model_len
+    def _room(self, request: SamplingFields, max_tokens: int | None) -> Room:
+        tokens, keep = self._model.max_model_len, request.truncate_prompt_tokens
+        if keep == -1:
+            keep = max(tokens - (max_tokens or 1), 1)
+        return Room(tokens, keep)
+
+    def _plain_prompt(
+        self, request: CompletionRequest, prompt: str | tuple[int, ...], room: Room
+    ) -> Prompt:
+        tokenizer = self._model.tokenizer
         if isinstance(prompt, str):
-            ids = encode_text(tokenizer, prompt, max_model_len, rendered=False)
-            return Prompt(ids, echo=prompt if echo else "")
-        ids = check_ids(tokenizer, prompt, max_model_len)
-        return Prompt(ids, echo=tokenizer.decode(ids, skip_special=True) if echo else "")
+            add_special = request.add_special_tokens is not False
+            ids = encode_text(tokenizer, prompt, room, add_special=add_special)
+        else:
+            check_ids(tokenizer, prompt, "prompt")
+            ids = room.fitting(prompt, "prompt")
+        if not request.echo:
+            return Prompt(ids)
+        if isinstance(prompt, str) and room.keep is None:
+            return Prompt(ids, prompt)
+        return Prompt(ids, tokenizer.decode(ids, skip_special=True))
 
     def _job(
         self,
@@ -100,6 +119,7 @@ class Renderer:
         prompts: tuple[Prompt, ...],
         max_tokens: int | None,
         logprobs: int | None,
+        context: ParseContext = PLAIN,
     ) -> Job:
         n = request.n or 1
         sampling = tuple(
@@ -125,6 +145,8 @@ class Renderer:
             return_token_ids=request.return_token_ids or False,
             priority=request.priority or 0,
             cache_salt=request.cache_salt or "",
+            context=context,
+            continuous_usage=options is not None and bool(options.continuous_usage_stats),
         )
 
 
@@ -136,26 +158,3 @@ def _answer_options(request: SamplingFields, logprobs: bool) -> AnswerOptions:
         min_tokens=request.min_tokens or 0,
         logprobs=logprobs,
     )
-
-
-def _check_chat(request: ChatRequest) -> None:
-    if request.top_logprobs is not None and not request.logprobs:
-        raise CallerError("'top_logprobs' needs 'logprobs': true", param="top_logprobs")
-    _refuse_beside("tool_choice", request.tool_choice, "none")
-    _refuse_beside("modalities", request.modalities, ["text"])
-
-
-def _check_completion(request: CompletionRequest) -> None:
-    if request.best_of is not None and request.best_of != (request.n or 1):
-        raise CallerError("'best_of' other than 'n' is not supported", param="best_of")
-    if request.echo and request.logprobs is not None:
-        raise CallerError("'echo' together with 'logprobs' is not supported yet", param="echo")
-
-
-def _refuse_beside(param: str, value: object, supported: object) -> None:
-    if value is not None and value != supported:
-        raise CallerError(
-            f"'{param}': {value!r:.64} is not supported yet",
-            param=param,
-            code="unsupported_parameter",
-        )

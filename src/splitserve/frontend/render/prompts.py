@@ -1,45 +1,71 @@
 """Prompt text or ids to checked token ids that fit the model."""
 
+from dataclasses import dataclass
+
 from splitserve.errors import CallerError
+from splitserve.frontend.seals import Seals
 from splitserve.frontend.tokenizer import Tokenizer
 
 
-def encode_text(
-    tokenizer: Tokenizer, text: str, max_model_len: int, *, rendered: bool
-) -> tuple[int, ...]:
-    """``rendered`` text comes from a chat template. Raises CallerError as ``check_length`` does."""
-    param = "messages" if rendered else "prompt"
-    # A text that cannot fit is refused before its tokenising, which may take seconds.
-    if tokenizer.fewest_tokens(text) >= max_model_len:
-        raise _too_long(f"more than {max_model_len}", max_model_len, param)
-    ids = tokenizer.encode_rendered(text) if rendered else tokenizer.encode_prompt(text)
-    if not ids:
-        raise CallerError(f"'{param}' gives no tokens", param=param)
-    check_length(ids, max_model_len, param)
-    return ids
+@dataclass(frozen=True, slots=True)
+class Room:
+    """``tokens`` is the model's context, for prompt and answer together. ``keep`` cuts a longer
+    prompt down to its last so many tokens; None cuts nothing."""
 
+    tokens: int
+    keep: int | None = None
 
-def check_ids(tokenizer: Tokenizer, ids: tuple[int, ...], max_model_len: int) -> tuple[int, ...]:
-    """Raises CallerError for ids the model does not have, or too many of them."""
-    if max(ids) >= tokenizer.vocab_size:
-        raise CallerError(
-            f"'prompt': token id {max(ids)} is outside the vocabulary of {tokenizer.vocab_size}",
-            param="prompt",
+    def fitting(self, ids: tuple[int, ...], param: str) -> tuple[int, ...]:
+        """Raises CallerError (context_length_exceeded) when no token of answer would have room,
+        and for no ids at all."""
+        if not ids:
+            raise CallerError(f"'{param}' gives no tokens", param=param)
+        if self.keep is not None:
+            ids = ids[-self.keep :]
+        if len(ids) >= self.tokens:
+            raise self.too_long(str(len(ids)), param)
+        return ids
+
+    def too_long(self, tokens: str, param: str) -> CallerError:
+        return CallerError(
+            f"this model's context is {self.tokens} tokens for prompt and answer together; "
+            f"'{param}' has {tokens} tokens",
+            param=param,
+            code="context_length_exceeded",
         )
-    check_length(ids, max_model_len, "prompt")
-    return ids
 
 
-def check_length(ids: tuple[int, ...], max_model_len: int, param: str) -> None:
-    """Raises CallerError (context_length_exceeded) when no token of answer would have room."""
-    if len(ids) >= max_model_len:
-        raise _too_long(str(len(ids)), max_model_len, param)
+def encode_text(
+    tokenizer: Tokenizer, text: str, room: Room, *, add_special: bool
+) -> tuple[int, ...]:
+    """A plain prompt. Raises CallerError as ``Room.fitting`` does."""
+    if room.keep is not None:
+        text = tokenizer.end_of(text, room.keep)
+    # A text that cannot fit is refused before its tokenising, which may take seconds.
+    elif tokenizer.fewest_tokens(text) >= room.tokens:
+        raise room.too_long(f"more than {room.tokens}", "prompt")
+    return room.fitting(tokenizer.encode_prompt(text, add_special=add_special), "prompt")
 
 
-def _too_long(tokens: str, max_model_len: int, param: str) -> CallerError:
-    return CallerError(
-        f"this model's context is {max_model_len} tokens for prompt and answer together; "
-        f"'{param}' has {tokens} tokens",
-        param=param,
-        code="context_length_exceeded",
-    )
+def encode_chat(
+    tokenizer: Tokenizer, seals: Seals, text: str, room: Room, *, add_special: bool
+) -> tuple[int, ...]:
+    """A sealed prompt. Raises CallerError as ``Room.fitting`` and ``Seals.encode`` do.
+
+    ``add_special`` puts around it what a plain prompt has around it, BOS still once.
+    """
+    if room.keep is not None:
+        text = seals.end_of(text, room.keep)
+    elif seals.fewest_tokens(text) >= room.tokens:
+        raise room.too_long(f"more than {room.tokens}", "messages")
+    ids = seals.encode(text)
+    return room.fitting(tokenizer.with_special(ids) if add_special else ids, "messages")
+
+
+def check_ids(tokenizer: Tokenizer, ids: tuple[int, ...], param: str) -> None:
+    """Raises CallerError for ids the model does not have."""
+    if max(ids, default=0) >= tokenizer.vocab_size:
+        raise CallerError(
+            f"'{param}': token id {max(ids)} is outside the vocabulary of {tokenizer.vocab_size}",
+            param=param,
+        )

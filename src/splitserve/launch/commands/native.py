@@ -67,6 +67,8 @@ def gateway_process(topology: Topology, python: str, workers: Sequence[str]) -> 
             *("--host", gateway.host, "--port", str(gateway.port)),
             *("--served-model-name", model.served_as, "--policy", gateway.policy),
             *("--request-timeout-s", str(gateway.request_timeout_s)),
+            *("--tool-call-parser", gateway.tool_call_parser),
+            *("--reasoning-parser", gateway.reasoning_parser),
             *_SUPERVISED,
         ),
     )

@@ -14,6 +14,7 @@ class CompletionRequest(SamplingFields):
     prompts: Prompts = Field(alias="prompt")
     logprobs: LogprobCount | None = None
     echo: bool | None = None
+    add_special_tokens: bool | None = None
     best_of: Annotated[Count, Field(le=128)] | None = None
 
     prompt_embeds: Unsupported = None

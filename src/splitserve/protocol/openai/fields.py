@@ -96,6 +96,12 @@ def _bias_weight(weight: Any) -> float:
     return float(weight)
 
 
+def _not_zero(value: int) -> int:
+    if value == 0:
+        raise wrong("must be -1 or at least 1")
+    return value
+
+
 Unsupported = Annotated[Any, AfterValidator(_not_supported)]
 Prompts = Annotated[tuple[str | tuple[int, ...], ...], PlainValidator(_prompts)]
 StopStrings = Annotated[tuple[str, ...], PlainValidator(_stop_strings)]
@@ -103,3 +109,4 @@ LogitBias = Annotated[dict[int, float], PlainValidator(_logit_bias)]
 TokenId = Annotated[int, Field(ge=0, le=INT32_MAX)]
 Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
 Penalty = Annotated[float, Field(ge=-2.0, le=2.0)]
+Truncation = Annotated[int, Field(ge=-1, le=INT32_MAX), AfterValidator(_not_zero)]

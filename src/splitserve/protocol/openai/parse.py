@@ -6,16 +6,49 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from splitserve.errors import CallerError
-from splitserve.protocol.openai.chat import ChatRequest, Message
+from splitserve.protocol.openai.body import Body
+from splitserve.protocol.openai.chat import ChatRequest
 from splitserve.protocol.openai.completions import CompletionRequest
-from splitserve.protocol.openai.sampling import Body, StreamOptions
+from splitserve.protocol.openai.messages import CalledFunction, Message, PastCall
+from splitserve.protocol.openai.responses import (
+    CallItem,
+    FlatTool,
+    MessageItem,
+    ReasoningConfig,
+    ReasoningItem,
+    ResponsesRequest,
+    ResultItem,
+    TextConfig,
+)
+from splitserve.protocol.openai.sampling import StreamOptions
+from splitserve.protocol.openai.tokenize import Detokenize, TokenizeChat, TokenizeText
+from splitserve.protocol.openai.tools import FunctionTool, Tool
 
 Request = TypeVar("Request", bound=Body)
 
+_MODELS: Final[tuple[type[Body], ...]] = (
+    CalledFunction,
+    CallItem,
+    ChatRequest,
+    CompletionRequest,
+    Detokenize,
+    FlatTool,
+    FunctionTool,
+    Message,
+    MessageItem,
+    PastCall,
+    ReasoningConfig,
+    ReasoningItem,
+    ResponsesRequest,
+    ResultItem,
+    StreamOptions,
+    TextConfig,
+    TokenizeChat,
+    TokenizeText,
+    Tool,
+)
 _NAMES: Final = frozenset(
-    field.alias or name
-    for model in (ChatRequest, CompletionRequest, Message, StreamOptions)
-    for name, field in model.model_fields.items()
+    field.alias or name for model in _MODELS for name, field in model.model_fields.items()
 )
 
 

@@ -1,9 +1,10 @@
 """The fields that chat and completion requests have in common. Names are OpenAI's, then vLLM's."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from splitserve.protocol.openai.body import Body
 from splitserve.protocol.openai.fields import (
     INT32_MAX,
     INT64_MAX,
@@ -12,6 +13,7 @@ from splitserve.protocol.openai.fields import (
     Penalty,
     StopStrings,
     TokenId,
+    Truncation,
     Unsupported,
 )
 from splitserve.protocol.sampling import MAX_LOGPROBS
@@ -22,29 +24,20 @@ MAX_STOP_TOKEN_IDS: Final = 128
 LogprobCount = Annotated[int, Field(ge=0, le=MAX_LOGPROBS)]
 
 
-class Body(BaseModel):
-    """Unknown fields are ignored as vLLM does; known ones must have the right JSON type."""
-
-    model_config = ConfigDict(
-        extra="ignore",
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        protected_namespaces=(),
-    )
-
-
 class StreamOptions(Body):
-    """``include_usage`` adds one last chunk with the token counts."""
+    """``include_usage`` adds one last chunk with the token counts, ``continuous_usage_stats`` (of
+    vLLM) the counts so far to every chunk."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class SamplingFields(Body):
     """What both endpoints accept. None means not given.
 
-    The last group would change the answer if it were ignored, so it is refused by name.
+    ``truncate_prompt_tokens`` keeps a prompt's last tokens, -1 as many as fit. The fields of
+    structured outputs are looked into where the request is rendered. The last group would change
+    the answer if it were ignored, so it is refused by name.
     """
 
     model: str | None = None
@@ -72,14 +65,17 @@ class SamplingFields(Body):
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     return_token_ids: bool | None = None
 
+    truncate_prompt_tokens: Truncation | None = None
+    truncation_side: Literal["left"] | None = None
+
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+
     allowed_token_ids: Unsupported = None
     bad_words: Unsupported = None
-    guided_choice: Unsupported = None
-    guided_grammar: Unsupported = None
-    guided_json: Unsupported = None
-    guided_regex: Unsupported = None
     prompt_logprobs: Unsupported = None
-    structured_outputs: Unsupported = None
-    truncate_prompt_tokens: Unsupported = None
-    response_format: dict[str, Any] | None = None
     use_beam_search: bool | None = None

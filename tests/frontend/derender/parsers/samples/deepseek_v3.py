@@ -1,0 +1,111 @@
+"""DeepSeek V3: a fenced block between special tokens."""
+
+from frontend.derender.parsers.sample import Call, Sample
+from frontend.derender.parsers.samples.arguments import (
+    CUT,
+    NESTED,
+    NESTED_VALUE,
+    OSLO,
+    RAW_LINES,
+    RAW_LINES_TEXT,
+    UNICODE,
+    UNICODE_VALUE,
+)
+from splitserve.frontend.derender.parsers.deepseek import (
+    BEGIN,
+    END,
+    SECTION,
+    SECTION_END,
+    SEPARATOR,
+)
+
+
+def head(name: str) -> str:
+    return f"{BEGIN}function{SEPARATOR}{name}\n```json\n"
+
+
+def call(name: str, arguments: str) -> str:
+    return f"{head(name)}{arguments}\n```{END}"
+
+
+def section(*calls: str) -> str:
+    return SECTION + "\n".join(calls) + SECTION_END
+
+
+WEATHER = Call("weather", {"city": "Oslo"})
+NOW = Call("now", {})
+NO_FENCE = f"{SECTION}{BEGIN}function{SEPARATOR}now\n[1]{END}{SECTION_END}"
+NOT_AN_OBJECT = section(call("now", "[]"))
+NO_CALL = f"{SECTION}none{SECTION_END}"
+QUOTED = f"First {SECTION}, then {BEGIN}, in the end {SECTION_END}."
+HALF = "<\uff5ctool▁calls▁be <\uff5c"
+
+SAMPLES: list[Sample] = [
+    Sample("no call", f"```json\n{{}}\n``` {HALF}", f"```json\n{{}}\n``` {HALF}"),
+    Sample("one call", section(call("weather", OSLO)), calls=(WEATHER,)),
+    Sample(
+        "three calls",
+        section(call("weather", OSLO), call("now", "{}"), call("weather", OSLO)),
+        calls=(WEATHER, NOW, WEATHER),
+    ),
+    Sample(
+        "prose around",
+        f"Let me see.\n\n{section(call('weather', OSLO))}\nDone.",
+        content="Let me see.\nDone.",
+        calls=(WEATHER,),
+    ),
+    Sample(
+        "prose between",
+        f"{SECTION}{call('now', '{}')} and {call('now', '{}')}{SECTION_END}",
+        content=" and",
+        calls=(NOW, NOW),
+    ),
+    Sample("no section", call("weather", OSLO) + call("now", "{}"), calls=(WEATHER, NOW)),
+    Sample("empty arguments", section(call("now", "{}")), calls=(Call("now", "{}"),)),
+    Sample(
+        "nested arguments", section(call("table", NESTED)), calls=(Call("table", NESTED_VALUE),)
+    ),
+    Sample("exact text", section(call("table", NESTED)), calls=(Call("table", NESTED),)),
+    Sample(
+        "unicode and escapes", section(call("say", UNICODE)), calls=(Call("say", UNICODE_VALUE),)
+    ),
+    Sample(
+        "raw line breaks", section(call("run", RAW_LINES)), calls=(Call("run", RAW_LINES_TEXT),)
+    ),
+    Sample(
+        "end markers in a string",
+        section(call("ask", f'{{"q": "```{END}{SECTION_END}"}}'), call("now", "{}")),
+        calls=(Call("ask", {"q": f"```{END}{SECTION_END}"}), NOW),
+    ),
+    Sample(
+        "two calls of one tool",
+        section(call("read", '{"path": "a"}'), call("read", '{"path": "b"}')),
+        calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"})),
+    ),
+    Sample("no end of the section", SECTION + call("weather", OSLO), calls=(WEATHER,)),
+    Sample("no end at all", SECTION + head("weather") + OSLO, calls=(WEATHER,)),
+    Sample(
+        "no fence at the end",
+        f"{SECTION}{head('weather')}{OSLO}{END}{SECTION_END}",
+        calls=(WEATHER,),
+    ),
+    Sample("cut in the arguments", SECTION + head("weather") + CUT, calls=(Call("weather", CUT),)),
+    Sample("cut in the name", SECTION + head("weather")[:-12], SECTION + head("weather")[:-12]),
+    Sample("cut in the fence", SECTION + head("weather")[:-4], SECTION + head("weather")[:-4]),
+    Sample("no fence at the begin", NO_FENCE, NO_FENCE),
+    Sample("arguments that are a list", NOT_AN_OBJECT, NOT_AN_OBJECT),
+    Sample("nothing in the section", NO_CALL, NO_CALL),
+    Sample(
+        "wrong after the arguments have begun",
+        section(call("weather", '{"city": Oslo}'), call("now", "{}")),
+        content=f"Oslo}}\n```{END}",
+        calls=(Call("weather", '{"city": '), NOW),
+    ),
+    Sample("markers quoted", QUOTED, QUOTED),
+    Sample(
+        "a call after a broken one",
+        section(head("broken") + END, call("now", "{}")),
+        content=SECTION + head("broken") + END,
+        calls=(NOW,),
+    ),
+]
