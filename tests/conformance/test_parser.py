@@ -78,12 +78,25 @@ def parsed(kind: str, name: str, sample: Sample, pieces: Iterable[str]) -> list[
     parser = make(kind, name, sample)
     events: list[Event] = []
     for piece in pieces:
-        events += parser.feed(piece)
+        fed = fed_as_quiet_says(parser, piece)
+        events += fed
         state = json.loads(json.dumps(parser.state()))
         parser = make(kind, name, sample)
         parser.restore(state)
     events += parser.finish()
     return merged(events)
+
+
+def fed_as_quiet_says(parser: Parser, piece: str) -> Sequence[Event]:
+    """Feeds ``piece``; what may go around feeding must change nothing and give the same."""
+    quiet, before = parser.quiet(), parser.state()
+    around = quiet is not None and quiet.matches(piece) is not None
+    fed = parser.feed(piece)
+    if quiet is not None and around:
+        assert piece
+        assert list(fed) == [quiet.event(piece)]
+        assert parser.state() == before
+    return fed
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
@@ -205,7 +218,7 @@ def large_texts(kind: str, name: str) -> list[str]:
     samples = [sample for sample in samples_of(kind, name) if sample.tools == TOOLS]
     longest = max(samples or samples_of(kind, name), key=lambda sample: len(sample.text)).text
     markers = "".join(markers_of(kind, name)) or "["
-    tails = [markers, *markers_of(kind, name)[:1], "<", "[", '{"a":', "9", "\\", "x,", "a='b',"]
+    tails = [markers, *markers_of(kind, name)[:1], " ", "<", "[", '{"a":', "9", "\\", "x,", "a='b',"]
     return [
         start + tail * (LARGE // len(tail))
         for tail in tails

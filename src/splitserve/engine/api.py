@@ -34,6 +34,8 @@ class SampleSpec:
     ``position`` is the output position (the draw depends on seed and position only).
     ``output`` and ``prompt`` are given where a penalty needs them, else empty.
     ``banned`` ids must not be chosen (end-of-sequence before ``min_tokens``).
+    ``allowed`` has one bit for each token id (id 0 is the lowest bit of the first byte): only ids
+    whose bit is set may be chosen, at least one is. None allows all.
     """
 
     params: SamplingParams
@@ -41,6 +43,7 @@ class SampleSpec:
     prompt: Sequence[int] = ()
     output: Sequence[int] = ()
     banned: Sequence[int] = ()
+    allowed: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,10 @@ class Runner(Protocol):
     """Executes one step's rows. Knows tensors, knows nothing of queues, roles or sockets."""
 
     def describe(self) -> ModelInfo: ...
+
+    def tokenizer_json(self) -> str | None:
+        """Text of the model's tokenizer.json, read anew; None when the engine has none."""
+        ...
 
     def regions(self) -> tuple[MemoryRegion, ...]:
         """The KV pool as memory, laid out as ``describe().layout`` says. Stable until close."""
@@ -146,6 +153,17 @@ class SeqOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class SeqFailure:
+    """A sequence that could not go on, by the caller's fault: it has ended and holds nothing.
+
+    ``reason`` is fit for the client.
+    """
+
+    request_id: RequestId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counters since start and the present queue."""
 
@@ -162,8 +180,8 @@ class Engine(Protocol):
     """Scheduler and block pool over a Runner.
 
     ``add``, ``reserve`` raise CallerError when the request can never run here (too long for the
-    model or the pool). ``abort`` and ``release`` accept ids they do not know: the other side may
-    have been faster.
+    model or the pool, a grammar that cannot be built). ``abort`` and ``release`` accept ids they do
+    not know: the other side may have been faster.
     """
 
     def describe(self) -> ModelInfo: ...
@@ -221,6 +239,10 @@ class Engine(Protocol):
 
     def step(self, sink: KVSink | None = None) -> list[SeqOutput]:
         """Schedules and runs one batch; empty when there is nothing to do."""
+        ...
+
+    def failures(self) -> list[SeqFailure]:
+        """Sequences that the steps since the last call had to end without an answer."""
         ...
 
     def counts(self) -> KVCounts: ...

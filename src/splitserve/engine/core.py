@@ -6,7 +6,7 @@
 
 One step: the scheduler says which tokens of which sequences, the runner computes them, and only
 then does anything here change. So an exception from the runner or the sink leaves every sequence
-where it was.
+where it was. One whose grammar leads nowhere ends before that, alone.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,12 @@ from splitserve.engine.api import (
     Runner,
     Sampled,
     SampleSpec,
+    SeqFailure,
     SeqOutput,
 )
 from splitserve.engine.config import SchedulerConfig
+from splitserve.engine.grammar.matcher import Matcher
+from splitserve.engine.grammar.store import Grammars
 from splitserve.engine.kv.blocks import BlockPool
 from splitserve.engine.scheduler import Chunk, Scheduler
 from splitserve.engine.sequence import Seq, check_request, new_seq
@@ -59,6 +62,10 @@ class EngineCore:
         self._sequences: dict[RequestId, Seq] = {}
         self._granted: dict[HandoffId, _Granted] = {}
         self._exports: dict[RequestId, list[int]] = {}
+        self._failures: list[SeqFailure] = []
+        self._grammars = Grammars(
+            runner.tokenizer_json, self._info.vocab_size, self._info.eos_token_ids
+        )
         self._arrivals = 0
         self._steps = 0
 
@@ -79,7 +86,7 @@ class EngineCore:
     ) -> None:
         """Raises CallerError with status 409 while the request id is in use here: until it ended
         and, for a pushing sequence, until its blocks are released."""
-        check_request(request, self._info, emitted=emitted, push=push)
+        self._check(request, emitted=emitted, push=push)
         request_id = request.request_id
         if request_id in self._sequences or (push and request_id in self._exports):
             raise CallerError(
@@ -102,6 +109,14 @@ class EngineCore:
     def release(self, request_id: RequestId) -> None:
         self._pool.release(self._exports.pop(request_id, []))
 
+    def _check(
+        self, request: GenerateRequest, *, emitted: Sequence[int] = (), push: bool = False
+    ) -> None:
+        check_request(request, self._info, emitted=emitted, push=push)
+        structured = request.sampling.structured_outputs
+        if structured is not None:
+            self._grammars.check(structured)
+
     def _next_arrival(self) -> int:
         self._arrivals += 1
         return self._arrivals
@@ -116,7 +131,7 @@ class EngineCore:
         ``writer`` must name one life of a process (see ``BlockPool.grant``). Raises CallerError
         also when ``handoff`` is open for another request.
         """
-        check_request(request, self._info)
+        self._check(request)
         open_grant = self._granted.get(handoff)
         if open_grant is not None:
             if open_grant.seq.request == request:
@@ -205,10 +220,9 @@ class EngineCore:
     def step(self, sink: KVSink | None = None) -> list[SeqOutput]:
         """Raises whatever the runner or the sink raises; the same work is then still to be done,
         except for sequences that are aborted meanwhile."""
-        chunks = self._scheduler.schedule()
+        chunks, rows = self._rows(self._scheduler.schedule())
         if not chunks:
             return []
-        rows = [self._row(chunk) for chunk in chunks]
         spans = [self._span(chunk) for chunk in chunks if chunk.seq.push]
         if sink is not None and spans:
             sink.begin(spans)
@@ -222,6 +236,30 @@ class EngineCore:
         self._steps += 1
         return self._apply(chunks, sampled)
 
+    def failures(self) -> list[SeqFailure]:
+        failures, self._failures = self._failures, []
+        return failures
+
+    def _rows(self, scheduled: Sequence[Chunk]) -> tuple[list[Chunk], list[Row]]:
+        """Without the sequences whose grammar leads nowhere: those have ended then."""
+        chunks: list[Chunk] = []
+        rows: list[Row] = []
+        for chunk in scheduled:
+            try:
+                rows.append(self._row(chunk))
+            except CallerError as error:
+                self._fail(chunk.seq, error.message)
+            else:
+                chunks.append(chunk)
+        return chunks, rows
+
+    def _fail(self, seq: Seq, reason: str) -> None:
+        self.abort(seq.request_id)
+        self._failures.append(SeqFailure(seq.request_id, reason))
+        structured = seq.request.sampling.structured_outputs
+        if structured is not None:
+            self._grammars.forget(structured)
+
     def _row(self, chunk: Chunk) -> Row:
         seq = chunk.seq
         start = seq.num_computed
@@ -233,10 +271,32 @@ class EngineCore:
         params = seq.request.sampling
         position = len(seq.tokens) - seq.prompt_len
         banned = tuple(seq.stops) if len(seq.tokens) < seq.min_len else ()
+        allowed = self._allowed(seq, banned)
+        if allowed is not None:
+            banned = ()
         if seq.needs_history:
             output = seq.tokens[seq.prompt_len :]
-            return SampleSpec(params, position, seq.request.token_ids, output, banned)
-        return SampleSpec(params, position, (), (), banned)
+            return SampleSpec(params, position, seq.request.token_ids, output, banned, allowed)
+        return SampleSpec(params, position, (), (), banned, allowed)
+
+    def _allowed(self, seq: Seq, banned: tuple[int, ...]) -> bytes | None:
+        """Raises CallerError when the sequence's grammar leads nowhere."""
+        if seq.request.sampling.structured_outputs is None:
+            return None
+        matcher = self._matcher(seq)
+        if seq.request.sampling.ignore_eos:
+            banned += self._info.eos_token_ids
+        return matcher.mask(banned)
+
+    def _matcher(self, seq: Seq) -> Matcher:
+        """Made when first needed, so that what waits holds none; has taken in all the output."""
+        structured = seq.request.sampling.structured_outputs
+        assert structured is not None
+        if seq.matcher is None:
+            seq.matcher = self._grammars.matcher(structured, seq.stops)
+        for token in seq.tokens[seq.prompt_len + seq.matcher.count :]:
+            seq.matcher.accept(token)
+        return seq.matcher
 
     def _span(self, chunk: Chunk) -> PushSpan:
         """What the chunk writes and, at a sequence's first chunk, the cached blocks before it: the
@@ -260,6 +320,8 @@ class EngineCore:
     def _take_token(self, seq: Seq, sample: Sampled) -> SeqOutput:
         index = len(seq.tokens) - seq.prompt_len
         seq.tokens.append(sample.token_id)
+        if seq.matcher is not None:
+            seq.matcher.accept(sample.token_id)
         finish, stop_reason = seq.ending()
         if finish is not None or seq.push:
             self._end(seq)

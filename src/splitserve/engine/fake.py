@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import log
+from pathlib import Path
 from typing import Final
 
 from splitserve.engine.api import KVSink, ModelInfo, Row, Sampled, SampleSpec
 from splitserve.engine.config import SchedulerConfig
+from splitserve.engine.grammar.store import read_text
 from splitserve.engine.kv.hashed import ROOT, HashPool, Run, chain, mix
 from splitserve.errors import BugError, ConfigError
 from splitserve.ids import RequestId
@@ -38,6 +40,8 @@ class FakeConfig:
 
     A step takes ``step_s`` + ``prefill_token_s`` for each token of a prompt + ``decode_seq_s`` for
     each decoding sequence, in seconds. ``head_dim`` counts 2-byte items, a multiple of 8.
+    ``tokenizer`` is a tokenizer.json, which constrained answers need; those keep to what they are
+    allowed, also outside the range above.
     """
 
     model: str = "fake"
@@ -52,6 +56,7 @@ class FakeConfig:
     num_layers: int = 2
     num_kv_heads: int = 1
     head_dim: int = 8
+    tokenizer: Path | None = None
     step_s: float = 0.0
     prefill_token_s: float = 0.0
     decode_seq_s: float = 0.0
@@ -90,22 +95,32 @@ def _check_config(config: FakeConfig) -> None:
 def _choose(config: FakeConfig, state: int, spec: SampleSpec) -> int:
     """The token after the position with hash ``state``.
 
-    Greedy is the likeliest id that is not banned; otherwise ``(seed, position)`` decide where in
+    Greedy is the likeliest id that may be chosen; otherwise ``(seed, position)`` decide where in
     the ranking to start looking for one.
     """
-    params, banned = spec.params, spec.banned
+    params = spec.params
     if config.eos_after is not None and spec.position >= config.eos_after:
         for token in config.eos_token_ids:
-            if token not in banned and not params.ignore_eos:
+            if _may_choose(spec, token) and not params.ignore_eos:
                 return token
     if params.temperature > 0.0:
         state = mix(mix(state, params.seed), spec.position)
     low, span = config.token_low, config.token_end - config.token_low
     for rank in range(span):
         token = low + (state + rank) % span
-        if token not in banned and token not in config.eos_token_ids:
+        if token not in config.eos_token_ids and _may_choose(spec, token):
+            return token
+    for rank in range(config.vocab_size if spec.allowed is not None else 0):
+        token = (state + rank) % config.vocab_size
+        if _may_choose(spec, token):
             return token
     raise BugError("every token id is banned")
+
+
+def _may_choose(spec: SampleSpec, token: int) -> bool:
+    if spec.allowed is not None and not spec.allowed[token // 8] >> token % 8 & 1:
+        return False
+    return token not in spec.banned
 
 
 def _logprob(config: FakeConfig, state: int, token: int, count: int) -> TokenLogprob:
@@ -178,6 +193,10 @@ class FakeRunner:
             eos_token_ids=config.eos_token_ids,
             layout=config.layout,
         )
+
+    def tokenizer_json(self) -> str | None:
+        path = self._config.tokenizer
+        return None if path is None else read_text(path)
 
     def regions(self) -> tuple[MemoryRegion, ...]:
         return (self._pool.region(),)

@@ -8,6 +8,7 @@ import torch
 
 from splitserve.engine.api import KVSink, ModelInfo, Row, Sampled
 from splitserve.engine.config import EngineConfig
+from splitserve.engine.grammar.store import read_text
 from splitserve.engine.kv.pool import KVPool
 from splitserve.engine.models.config import DecoderConfig, read_decoder_config
 from splitserve.engine.models.decoder import Decoder
@@ -47,6 +48,7 @@ class NativeRunner:
             eos_token_ids=folder.eos_token_ids(),
             layout=layout,
         )
+        self._tokenizer = folder.path / "tokenizer.json"
         with torch.inference_mode():
             self._decoder = Decoder(model, _weights(config, folder, model), self._dtype)
         keep_freed_memory()
@@ -56,6 +58,9 @@ class NativeRunner:
 
     def describe(self) -> ModelInfo:
         return self._info
+
+    def tokenizer_json(self) -> str | None:
+        return read_text(self._tokenizer)
 
     def regions(self) -> tuple[MemoryRegion, ...]:
         return (self._pool.region(),)

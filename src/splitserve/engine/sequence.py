@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from splitserve.engine.api import ModelInfo
+from splitserve.engine.grammar.matcher import Matcher
 from splitserve.engine.kv.prefix import root_digest
 from splitserve.errors import CallerError
 from splitserve.ids import RequestId
@@ -46,6 +47,8 @@ class Seq:
     last_step: int = 0
     cached_tokens: int | None = None
     """Prompt tokens found in the prefix cache at the first scheduling; None once reported."""
+    matcher: Matcher | None = None
+    """Holds a constrained answer to its grammar, from the first time a token is chosen here."""
 
     @property
     def request_id(self) -> RequestId:
@@ -67,9 +70,12 @@ class Seq:
         """Finish and stop reason after the newest token; ``(None, None)`` if it goes on.
 
         As in vLLM a stop id wins over a length limit and counts from ``min_tokens`` on, and the
-        model's own end-of-sequence has no stop reason.
+        model's own end-of-sequence has no stop reason. An id that ends a grammar always counts:
+        nothing else could have been written.
         """
         token = self.tokens[-1]
+        if self.matcher is not None and self.matcher.done:
+            return "stop", self.stops.get(token)
         if token in self.stops and len(self.tokens) >= self.min_len:
             return "stop", self.stops[token]
         if len(self.tokens) >= self.max_len:

@@ -122,9 +122,11 @@ def _engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
         enable_prefix_caching=config.enable_prefix_caching,
     )
     if config.engine == "fake":
+        folder = resolve(config.model)
         return FakeConfig(
             model=config.model,
-            vocab_size=int(resolve(config.model).config()["vocab_size"]),
+            vocab_size=int(folder.config()["vocab_size"]),
+            tokenizer=folder.path / "tokenizer.json",
             token_low=FAKE_TOKEN_LOW,
             token_high=FAKE_TOKEN_HIGH,
             max_model_len=config.max_model_len or FAKE_MAX_MODEL_LEN,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from splitserve.clock import Clock
-from splitserve.engine.api import Engine, SeqOutput
+from splitserve.engine.api import Engine, SeqFailure, SeqOutput
 from splitserve.ids import HandoffId, Incarnation, RequestId, WorkerId
 from splitserve.protocol.codec import Message
 from splitserve.protocol.control import (
@@ -160,7 +160,21 @@ class Worker:
                 self._owners.drop(output.request_id)
         for conn, ready in chunks.items():
             self._port.send(conn, StepTokens(tuple(ready)))
+        for failure in self._engine.failures():
+            self._fail(failure)
         self._prefill.settle()
+
+    def _fail(self, failure: SeqFailure) -> None:
+        """After the tokens that were its last."""
+        request_id = failure.request_id
+        owner = self._owners.get(request_id)
+        if owner is None:
+            return
+        if owner.role == "prefill":
+            self._prefill.abort(owner.conn, request_id)
+        else:
+            self._owners.drop(request_id)
+        self._port.send(owner.conn, Failed(request_id, "invalid", failure.reason))
 
     def tick(self, now: float) -> None:
         """Time has passed: leases, and ends of transfers while no step runs."""

@@ -1,6 +1,6 @@
 """Chooses tokens from scores, by vLLM's rules in vLLM's order.
 
-    bans and bias, penalties, temperature, min-p, top-k, top-p, draw
+    grammar, bans and bias, penalties, temperature, min-p, top-k, top-p, draw
 
 Log-probabilities are those of the unmodified scores. A row's choice depends on that row alone: not
 on the batch, not on the worker.
@@ -24,6 +24,7 @@ Choice = tuple[int, TokenLogprob | None]
 
 _GREEDY_BELOW: Final = 1e-5
 _UNIFORM_BITS: Final = 53
+_BITS: Final = torch.tensor([1 << place for place in range(8)], dtype=torch.uint8)
 _LIKELY: Final = (256, 4096)
 """Top-p looks at so many of the likeliest tokens before it sorts the whole vocabulary."""
 
@@ -47,6 +48,7 @@ def _is_plain(spec: SampleSpec) -> bool:
     return (
         params.temperature < _GREEDY_BELOW
         and params.logprobs is None
+        and spec.allowed is None
         and not (params.needs_history or params.logit_bias or spec.banned)
     )
 
@@ -64,8 +66,13 @@ def _choose(logits: Tensor, spec: SampleSpec) -> Choice:
 
 
 def _adjusted(logits: Tensor, spec: SampleSpec) -> Tensor:
-    """Bans, bias and penalties; ``logits`` stays as it is. Ids that do not exist have no effect."""
+    """Grammar, bans, bias and penalties; ``logits`` stays as it is.
+
+    Ids that do not exist have no effect.
+    """
     params, size = spec.params, len(logits)
+    if spec.allowed is not None:
+        logits = logits.masked_fill(_forbidden(spec.allowed, size), -math.inf)
     if not (spec.banned or params.logit_bias or params.needs_history):
         return logits
     scores = logits.clone()
@@ -81,6 +88,12 @@ def _adjusted(logits: Tensor, spec: SampleSpec) -> Tensor:
         penalty = torch.tensor(list(counts.values())) * params.frequency_penalty
         scores[_ids(counts, size)] -= penalty + params.presence_penalty
     return scores
+
+
+def _forbidden(allowed: bytes, size: int) -> Tensor:
+    """``[size]``, true where an id's bit is not set."""
+    masked = torch.frombuffer(bytearray(allowed), dtype=torch.uint8)
+    return ((masked[:, None] & _BITS) == 0).flatten()[:size]
 
 
 def _ids(tokens: Iterable[int], size: int) -> Tensor:

@@ -5,6 +5,7 @@ reads them; a new kind of event is a new struct here and one more case in the wr
 """
 
 from collections.abc import Iterable
+
 import msgspec
 
 
@@ -42,7 +43,7 @@ Event = TextDelta | ReasoningDelta | ToolCall | ToolArguments
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """Why the answer ended: ``stop``, ``length`` or ``tool_calls``, or in words of the engine's own.
+    """Why the answer ended: ``stop``, ``length`` or ``tool_calls``, or in the words of an engine.
 
     ``stop_reason`` is the stop string or stop token id, if one did it.
     """

@@ -18,7 +18,7 @@ from splitserve.frontend.derender.events import (
     ToolCall,
 )
 from splitserve.frontend.derender.options import AnswerOptions
-from splitserve.frontend.derender.parsers.base import CallIds
+from splitserve.frontend.derender.parsers.base import CallIds, Quiet
 from splitserve.frontend.derender.stops import StopMatcher
 from splitserve.frontend.tokenizer import Tokenizer
 from splitserve.protocol.generate import TokenChunk, TokenLogprob
@@ -43,6 +43,7 @@ class Derenderer:
         "_options",
         "_parser",
         "_plain",
+        "_quiet",
         "_stops",
         "cached_tokens",
         "finish",
@@ -72,6 +73,8 @@ class Derenderer:
         # Most tokens come alone, with nothing to search in their text and nothing to tell of them:
         # a shorter way for those, with the same result.
         self._plain = not (options.stop or options.logprobs)
+        # Only where every event is wanted as it comes.
+        self._quiet: Quiet | None = None
         self._called = False
         self.tokens = 0
         self.cached_tokens: int | None = None
@@ -156,6 +159,7 @@ class Derenderer:
         self._stops.restore(stops)
         if self._parser is not None:
             self._parser.restore(parser)
+            self._quiet = None
 
     def _check(self, chunk: TokenChunk) -> None:
         if chunk.index != self.tokens or self.finish is not None:
@@ -203,7 +207,17 @@ class Derenderer:
             return ()
         if self._parser is None:
             return (TextDelta(text),)
-        return self._kept(self._parser.feed(text))
+        quiet = self._quiet
+        if quiet is not None and quiet.matches(text) is not None:
+            return (quiet.event(text),)
+        events = self._kept(self._parser.feed(text))
+        if self._keeps_all:
+            self._quiet = self._parser.quiet()
+        return events
+
+    @property
+    def _keeps_all(self) -> bool:
+        return self._options.reasoning and self._context.parallel
 
     def _kept(self, events: Sequence[Event]) -> tuple[Event, ...]:
         """Without what the client does not want."""

@@ -25,8 +25,9 @@ from splitserve.frontend.render.checks import (
     check_response,
     check_shared,
 )
+from splitserve.frontend.render.constraint import constraint_of
 from splitserve.frontend.render.job import Job, Prompt
-from splitserve.frontend.render.offer import offer_of
+from splitserve.frontend.render.offer import NOTHING, Offer, offer_of
 from splitserve.frontend.render.prompts import Room, check_ids, encode_text
 from splitserve.frontend.render.responses import as_chat, renamed, repeated
 from splitserve.frontend.render.sampling import resolve_sampling
@@ -87,7 +88,7 @@ class Renderer:
         ids = chat_ids(model, template, text, request, self._room(request, max_tokens))
         context = parse_context(model, template, text, request, offer)
         logprobs = (request.top_logprobs or 0) if request.logprobs else None
-        job = self._job(request, (Prompt(ids),), max_tokens, logprobs, context)
+        job = self._job(request, (Prompt(ids),), max_tokens, logprobs, offer, context)
         options = replace(job.options, reasoning=request.include_reasoning is not False)
         return replace(job, options=options)
 
@@ -119,9 +120,11 @@ class Renderer:
         prompts: tuple[Prompt, ...],
         max_tokens: int | None,
         logprobs: int | None,
+        offer: Offer = NOTHING,
         context: ParseContext = PLAIN,
     ) -> Job:
         n = request.n or 1
+        structured = constraint_of(request, offer, context, self._model.tokenizer)
         sampling = tuple(
             params
             for prompt in prompts
@@ -132,6 +135,7 @@ class Renderer:
                 room=self._model.max_model_len - len(prompt.token_ids),
                 n=n,
                 vocab_size=self._model.tokenizer.vocab_size,
+                structured=structured,
             )
         )
         options = request.stream_options

@@ -5,7 +5,7 @@ from typing import Final
 
 from splitserve.errors import CallerError
 from splitserve.protocol.openai.sampling import SamplingFields
-from splitserve.protocol.sampling import SamplingParams
+from splitserve.protocol.sampling import SamplingParams, StructuredOutputs
 
 _SEED_MASK: Final = 2**63 - 1
 # Below this, dividing by the temperature is no sampling any more; vLLM draws the line here too.
@@ -20,10 +20,12 @@ def resolve_sampling(
     room: int,
     n: int,
     vocab_size: int,
+    structured: StructuredOutputs | None = None,
 ) -> list[SamplingParams]:
     """One entry for each of ``n`` answers to one prompt; answer i draws with seed ``seed + i``.
 
-    ``max_tokens`` None means all of ``room``, the tokens that the prompt leaves free.
+    ``max_tokens`` None means all of ``room``, the tokens that the prompt leaves free;
+    ``structured`` is what the answers are held to.
     Raises CallerError when fields contradict each other or name tokens the model does not have.
     """
     asked = max_tokens if max_tokens is not None else room
@@ -58,6 +60,7 @@ def resolve_sampling(
             ignore_eos=fields.ignore_eos or False,
             logprobs=logprobs,
             logit_bias=logit_bias,
+            structured_outputs=structured,
         )
         for number in range(n)
     ]

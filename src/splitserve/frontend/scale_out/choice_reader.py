@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -182,7 +182,7 @@ def _positions(logprobs: Logprobs) -> tuple[TokenLogprob, ...]:
 
 def _as_told(delta: Delta, finish: Finish, choice: Choice) -> Delta:
     """With the service's own words for the end where nothing here knows better."""
-    reason = choice.finish_reason if finish.reason == "length" else finish.reason
+    reason = (choice.finish_reason or finish.reason) if finish.reason == "length" else finish.reason
     stop_reason = choice.stop_reason if finish.stop_reason is None else finish.stop_reason
     # Services have more reasons than OpenAI (vLLM: abort, repetition); they go through verbatim.
     return msgspec.structs.replace(delta, finish=Finish(reason, stop_reason))

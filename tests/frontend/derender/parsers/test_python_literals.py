@@ -124,6 +124,12 @@ def test_a_group_may_be_long_but_not_without_end() -> None:
     assert (shown, rest, verdict) == (f'"{"x" * 4094}', "x" * 906, "wrong")
 
 
+def test_every_group_may_be_long() -> None:
+    text = "x" * 3000
+    assert in_any_cut_of_few(f"[('{text}'), ('{text}')]|") == (f'["{text}", "{text}"]', "|", "done")
+    assert in_any_cut(f"({'9' * 390})|") == ("9" * 390, "|", "done")
+
+
 def in_any_cut_of_few(text: str) -> Result:
     whole = written([text])
     for size in (7, 501, 4095, 4096):

@@ -92,14 +92,14 @@ def test_a_value_that_no_reader_could_take_is_a_string(name: str, value: str) ->
 def test_a_value_that_goes_wrong_after_it_was_given_out_ends_the_call() -> None:
     """What a client has seen is not taken back."""
     numbers = "1, " * 2000
-    text = BEFORE_VALUE["qwen3_coder"].format("tags").replace("write_file", "search")
-    text += f"[{numbers}oops]"
-    for size in (3, len(text)):
+    begin = BEFORE_VALUE["qwen3_coder"].format("tags").replace("write_file", "search")
+    end = "1, oops</para"
+    for place in range(len(end)):
         parser = made("qwen3_coder")
-        pieces = [text[at : at + size] for at in range(0, len(text), size)]
-        found = read([event for piece in pieces for event in parser.feed(piece)])
-        assert found.content == "oops]"
-        assert found.calls == [("search0", "search", f'{{"tags": [{numbers}')]
+        events = [*parser.feed(f"{begin}[{numbers}{end[:place]}"), *parser.feed(end[place:])]
+        found = read([*events, *parser.finish()])
+        assert found.content == "oops</para"
+        assert found.calls == [("search0", "search", f'{{"tags": [{numbers}1, ')]
 
 
 def test_a_list_that_is_not_closed_ends_with_its_tag() -> None:

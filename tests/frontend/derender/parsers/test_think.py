@@ -33,6 +33,12 @@ def test_only_as_much_is_held_back_as_may_become_a_block() -> None:
     assert list(parser.feed("s")) == [TextDelta(" \n<this")]
 
 
+def test_space_is_not_held_back_without_end() -> None:
+    parser = ThinkTags("start")
+    assert list(parser.feed(" " * 64)) == []
+    assert list(parser.feed(" ")) == [TextDelta(" " * 65)]
+
+
 def test_each_parser_says_what_its_block_is() -> None:
     assert (ThinkTags.begin, ThinkTags.end) == ThinkTags.markers == ("<think>", "</think>")
     assert (MistralThink.begin, MistralThink.end) == MistralThink.markers == ("[THINK]", "[/THINK]")

@@ -109,6 +109,13 @@ def test_a_string_keeps_every_character(text: str) -> None:
     assert json.loads(written(list(text), "string")) == text
 
 
+def test_much_space_before_a_value_is_a_string() -> None:
+    text = " " * 405 + "{}"
+    assert json.loads(written([text], "object")) == text
+    assert json.loads(written([text[:390], text[390:]], "object")) == text
+    assert json.loads(written(list(text), "object")) == text
+
+
 def test_numbers_keep_their_digits() -> None:
     assert written(["1" * 300 + ".50"], "number") == "1" * 300 + ".50"
     assert written(["1e999999"], "number") == "1e999999"

@@ -1,7 +1,7 @@
 """Parser: what every format of reasoning and tool calls implements."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -25,6 +25,19 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, JSONValue] = {}
 
 
+def anything(text: str) -> bool | None:
+    """Matches every text but the empty one."""
+    return bool(text) or None
+
+
+class Quiet(NamedTuple):
+    """Text that is just more of the same: all that ``matches`` makes one ``event`` and changes
+    nothing else. A shorter way for most tokens of an answer."""
+
+    matches: Callable[[str], object | None]
+    event: Callable[[str], Event]
+
+
 class Parser(Protocol):
     """State of one answer. Pure.
 
@@ -42,6 +55,11 @@ class Parser(Protocol):
 
     def finish(self) -> Sequence[Event]:
         """The answer has ended: what was held back. Nothing may be fed afterwards."""
+        ...
+
+    def quiet(self) -> Quiet | None:
+        """How text may go around ``feed`` until the next call of it, if any may. ``matches`` does
+        not match the empty text."""
         ...
 
     def state(self) -> JSONValue:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from re import Match
 from typing import ClassVar, Final
 
-from splitserve.frontend.derender.events import Event, ToolCall
-from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, ToolSpec
+from splitserve.frontend.derender.events import Event, TextDelta, ToolCall
+from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, Quiet, ToolSpec
 from splitserve.frontend.derender.parsers.calls import CallWriter
 from splitserve.frontend.derender.parsers.checkpoint import as_one_of, as_text, hold
-from splitserve.frontend.derender.parsers.content import Content
+from splitserve.frontend.derender.parsers.content import SPACE, Content, any_prose
 from splitserve.frontend.derender.parsers.json_call import CallObject
-from splitserve.frontend.derender.parsers.json_scan import JsonScanner
+from splitserve.frontend.derender.parsers.json_scan import JsonScanner, string_run
 from splitserve.frontend.derender.parsers.marks import MarkFinder
 from splitserve.frontend.derender.parsers.shape import Shape
 
@@ -81,6 +81,7 @@ class CallParser:
         self._events: list[Event] = []
         openers = self.grammar.openers
         self._finder = MarkFinder(openers) if openers else None
+        self._prose = any_prose if self._finder is None else self._finder.run(last=SPACE)
         # What was read since a call has become possible: the marker that opened it, what was
         # matched after it, and the text in the present state.
         self._marker = self._held = self._here = ""
@@ -103,6 +104,16 @@ class CallParser:
             self._events += self._content.feed(self._finder.finish()[0])
         self._events += self._content.finish()
         return self._taken()
+
+    def quiet(self) -> Quiet | None:
+        if self._state == TEXT:
+            if self._content.waits or (self._finder is not None and self._finder.held):
+                return None
+            return Quiet(self._prose, TextDelta)
+        reading = self._scanner or self._object
+        if reading is None or not reading.in_string:
+            return None
+        return Quiet(string_run, self._calls.more)
 
     def state(self) -> JSONValue:
         reading = self._scanner or self._object

@@ -19,9 +19,13 @@ class CallWriter:
         index, self.count = self.count, self.count + 1
         return ToolCall(index, self._call_ids(index, name), name)
 
+    def more(self, text: str) -> Event:
+        """More of the arguments' JSON text; not empty."""
+        return ToolArguments(self.count - 1, text)
+
     def arguments(self, text: str) -> tuple[Event, ...]:
         """More of the arguments' JSON text, which may be empty."""
-        return (ToolArguments(self.count - 1, text),) if text else ()
+        return (self.more(text),) if text else ()
 
     def state(self) -> JSONValue:
         """A JSON value for ``restore``."""

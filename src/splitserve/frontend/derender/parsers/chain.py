@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from splitserve.frontend.derender.events import Event, TextDelta
-from splitserve.frontend.derender.parsers.base import JSONValue, Parser
+from splitserve.frontend.derender.parsers.base import JSONValue, Parser, Quiet, anything
 
 
 class Chain:
@@ -18,6 +18,16 @@ class Chain:
 
     def finish(self) -> Sequence[Event]:
         return [*self._through(self._first.finish()), *self._second.finish()]
+
+    def quiet(self) -> Quiet | None:
+        first = self._first.quiet()
+        if first is None or first.event is not TextDelta:
+            return first
+        second = self._second.quiet()
+        if second is None or first.matches is anything:
+            return second
+        both = (first.matches, second.matches)
+        return Quiet(lambda text: all(matches(text) for matches in both) or None, second.event)
 
     def state(self) -> JSONValue:
         return [self._first.state(), self._second.state()]

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, cast
 
 from splitserve.frontend.derender.events import Event, ReasoningDelta, TextDelta
-from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, ToolSpec
+from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, Quiet, ToolSpec
 from splitserve.frontend.derender.parsers.calls import CallWriter
 from splitserve.frontend.derender.parsers.checkpoint import as_flag, as_one_of, as_text, hold
-from splitserve.frontend.derender.parsers.json_scan import JsonScanner
+from splitserve.frontend.derender.parsers.json_scan import JsonScanner, string_run
 from splitserve.frontend.derender.parsers.marks import MarkFinder
 from splitserve.frontend.derender.parsers.pieces import pieces
 
@@ -65,6 +65,7 @@ class Harmony:
         self._calls = CallWriter(call_ids)
         self._scanner = JsonScanner()
         self._finder = MarkFinder((_START, _CHANNEL, *_ENDS))
+        self._words = self._finder.run()
         self._events: list[Event] = []
         self._state: _State = "header"
         # Where text goes, and whether the end of its message is still to come.
@@ -87,6 +88,13 @@ class Harmony:
         elif self._state != "closing" or self._held.strip():
             self._show(self._header + self._held)
         return self._take()
+
+    def quiet(self) -> Quiet | None:
+        if self._state == "text" and not self._finder.held:
+            return Quiet(self._words, ReasoningDelta if self._kind == "analysis" else TextDelta)
+        if self._state == "arguments" and self._scanner.in_string:
+            return Quiet(string_run, self._calls.more)
+        return None
 
     def state(self) -> JSONValue:
         return [

@@ -48,7 +48,8 @@ class CallObject:
 
     ``names`` are the tools that may be called: any other name, and any key that a call does not
     have, is wrong at once. With None any name may come, and other keys are passed over; but
-    without arguments they are wrong, lest arguments under another name get lost.
+    without arguments they are wrong, lest arguments under another name get lost. Arguments may be
+    the object's JSON text in a string, too: that comes out when the string ends.
 
     ``begun`` once it is certain that this is a call of ``name``: its arguments are an object, or
     there are none. Nothing is taken back then. ``held`` is all that was read before.
@@ -107,6 +108,12 @@ class CallObject:
         self._hold(text[:at])
         return "".join(given), at
 
+    @property
+    def in_string(self) -> bool:
+        """Whether a string inside of arguments is being read that come out as they are."""
+        reading = self.begun and self._place == "arguments"
+        return reading and self._scanner is not None and self._scanner.in_string
+
     def state(self) -> JSONValue:
         """A JSON value for ``restore``."""
         return [
@@ -133,8 +140,9 @@ class CallObject:
         self._pieces = [_as_text(pieces)]
         self._key, self._early = _as_text(key), _as_text(early)
         self._strange, self.begun = as_flag(strange), as_flag(begun)
-        self.held = [_as_text(held)]
-        self._size = len(held)
+        self.held, self._size = [_as_text(held)], len(held)
+        if self._size >= MOST_HELD:
+            raise ValueError("this is more than can be held of a call")
         self.name = _as_text(name)
 
     def _hold(self, text: str) -> None:

@@ -149,6 +149,12 @@ _RUNS: Final[dict[str, _Run]] = {
     **dict.fromkeys(("integer", "fraction", "exponent"), _run("[0-9]*+")),
 }
 
+NOT_PLAIN: Final = r"\"\\\x00-\x1f"
+"""In a character class: what does not stand for itself in a JSON string."""
+
+string_run: Final = re.compile(r'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])++').fullmatch
+"""Matches text that stays within a JSON string, character for character."""
+
 _RAW: Final = re.compile(r"[\x00-\x1f]")
 _ESCAPES: Final = {
     **{code: f"\\u{code:04x}" for code in range(0x20)},
@@ -182,6 +188,11 @@ class JsonScanner:
     @property
     def wrong(self) -> bool:
         return self._place == _WRONG
+
+    @property
+    def in_string(self) -> bool:
+        """Whether plain characters and whole escapes (``string_run``) change nothing here."""
+        return self._place == _STRING
 
     def feed(self, text: str, start: int = 0) -> tuple[str, int]:
         """Reads ``text`` from ``start`` on.

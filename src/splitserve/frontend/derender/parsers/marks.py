@@ -1,7 +1,7 @@
 """Finds markers in text that comes in pieces, however it is cut."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class MarkFinder:
@@ -10,14 +10,18 @@ class MarkFinder:
     ``held`` is text that may still become a marker: shorter than the longest of them.
     """
 
-    __slots__ = ("_firsts", "_longest", "_markers", "_pattern", "held")
+    __slots__ = ("_begins", "_firsts", "_longest", "_pattern", "held")
 
     def __init__(self, markers: Iterable[str]) -> None:
         # Longest first: an alternation takes the first that fits.
-        self._markers = sorted(set(markers), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, self._markers)))
-        self._firsts = frozenset(marker[0] for marker in self._markers)
-        self._longest = len(self._markers[0])
+        ordered = sorted(set(markers), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, ordered)))
+        self._firsts = frozenset(marker[0] for marker in ordered)
+        self._longest = len(ordered[0])
+        # Each marker without its end.
+        self._begins = frozenset(
+            marker[:end] for marker in ordered for end in range(1, len(marker))
+        )
         self.held = ""
 
     def feed(self, text: str) -> tuple[str, str | None, str]:
@@ -36,6 +40,12 @@ class MarkFinder:
         self.held = pending[cut:]
         return pending[:cut], None, ""
 
+    def run(self, without: str = "", *, last: str = "") -> Callable[[str], object | None]:
+        """Matches text in which no marker begins, without these characters (as in a character
+        class of a regular expression), and without ``last`` at its end."""
+        others = re.escape("".join(self._firsts)) + without
+        return re.compile(rf"[^{others}]*[^{others}{last}]").fullmatch
+
     def finish(self) -> tuple[str, str | None, str]:
         """As ``feed``, when no text follows: nothing is held back any more."""
         pending, self.held = self.held, ""
@@ -46,14 +56,11 @@ class MarkFinder:
 
     def _may_grow(self, pending: str, start: int) -> bool:
         """Whether all from ``start`` is the begin of a longer marker."""
-        left = len(pending) - start
-        return left < self._longest and any(
-            len(marker) > left and marker.startswith(pending[start:]) for marker in self._markers
-        )
+        return len(pending) - start < self._longest and pending[start:] in self._begins
 
     def _cut(self, pending: str) -> int:
         """Where the text begins that may become a marker."""
         for start in range(max(0, len(pending) - self._longest + 1), len(pending)):
-            if pending[start] in self._firsts and self._may_grow(pending, start):
+            if pending[start] in self._firsts and pending[start:] in self._begins:
                 return start
         return len(pending)

@@ -17,11 +17,9 @@ def each(literal: str) -> tuple[str, ...]:
 
 
 class Shape:
-    """A sequence of atoms: expressions of which every begin that is not empty matches too, as
-    characters, and repeated classes of characters, do.
-
-    The last atom is a character or looks ahead for one, so that a match stays as it is whatever
-    comes after it.
+    """A sequence of atoms: each a character, a class of characters that is repeated, or a look
+    ahead for a character. The last is a character or a look ahead, so that a match stays as it is
+    whatever comes after it.
     """
 
     __slots__ = ("_begin", "_whole")

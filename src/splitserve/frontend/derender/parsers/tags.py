@@ -17,9 +17,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple, cast
 
-from splitserve.frontend.derender.events import Event
-from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, ToolSpec
+from splitserve.frontend.derender.events import Event, TextDelta
+from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, Quiet, ToolSpec
 from splitserve.frontend.derender.parsers.checkpoint import as_flag, as_one_of, as_text, hold
+from splitserve.frontend.derender.parsers.content import SPACE
+from splitserve.frontend.derender.parsers.json_scan import NOT_PLAIN
 from splitserve.frontend.derender.parsers.marks import MarkFinder
 from splitserve.frontend.derender.parsers.pieces import pieces
 from splitserve.frontend.derender.parsers.python_strings import in_json
@@ -77,7 +79,10 @@ class TagParser(ABC):
         begins = self.blocks if self.bare is None else (*self.blocks, self.bare)
         self._begins = MarkFinder(begins)
         self._ends = MarkFinder(self.value_ends)
+        self._prose = self._begins.run(last=SPACE)
+        self._plain = self._ends.run(NOT_PLAIN)
         self._state = CONTENT
+        # The marker of the last block that began, nothing for a call that stands in none.
         self._block = ""
         self._held = ""
         self._before = ""
@@ -98,9 +103,18 @@ class TagParser(ABC):
             written, rest = self._value.feed(self._ends.finish()[0])
             self._writer.arguments(written + self._value.finish())
             self._writer.content(rest)
-        elif self._state in (HEAD, AFTER):
+        elif self._state == HEAD:
             self._writer.content(self._block + self._held)
+        elif self._state == AFTER:
+            self._writer.content(self._held)
         return self._writer.finish()
+
+    def quiet(self) -> Quiet | None:
+        if self._state == CONTENT and not (self._begins.held or self._writer.waits):
+            return Quiet(self._prose, TextDelta)
+        if self._state == VALUE and self._value.flows and not (self._fresh or self._ends.held):
+            return Quiet(self._plain, self._writer.more)
+        return None
 
     def state(self) -> JSONValue:
         return [
@@ -154,14 +168,14 @@ class TagParser(ABC):
     def _close(self, then: str) -> bool:
         """The call is over, next ``then``."""
         self._writer.arguments("{}" if self._empty else "}")
-        self._block, self._state = self._block if then == AFTER else "", then
+        self._state = then
         return True
 
     def _leave(self) -> bool:
         """The block's end, which is also that of a call that is still open."""
         if self._state == BODY:
             return self._close(CONTENT)
-        self._block, self._state = "", CONTENT
+        self._state = CONTENT
         return True
 
     def _advance(self, text: str) -> str:
@@ -220,5 +234,5 @@ class TagParser(ABC):
             # Past its begin, so that the same is not tried again.
             begin, pending = (self._block, pending) if self._block else (pending[0], pending[1:])
             self._writer.content(begin)
-        self._block, self._state = "", CONTENT
+        self._state = CONTENT
         return pending

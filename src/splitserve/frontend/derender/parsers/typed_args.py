@@ -125,6 +125,11 @@ class ValueWriter:
         self._scanner = JsonScanner()
         self.begin(STRING)
 
+    @property
+    def flows(self) -> bool:
+        """Whether it is a string that comes out as it comes."""
+        return self._mode == "string"
+
     def begin(self, kinds: Kinds) -> str:
         """The next value, which may be of ``kinds``. Returns JSON text."""
         self._kinds = kinds

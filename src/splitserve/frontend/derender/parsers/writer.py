@@ -1,5 +1,7 @@
 """Writes the events of content and tool calls, in order and joined."""
 
+from collections.abc import Callable
+
 from splitserve.frontend.derender.events import Event
 from splitserve.frontend.derender.parsers.base import CallIds, JSONValue
 from splitserve.frontend.derender.parsers.calls import CallWriter
@@ -21,6 +23,16 @@ class AnswerWriter:
     def calls(self) -> int:
         """How many calls there are by now."""
         return self._calls.count
+
+    @property
+    def waits(self) -> bool:
+        """Whether content is held back, or a call was the last thing."""
+        return self._content.waits
+
+    @property
+    def more(self) -> Callable[[str], Event]:
+        """Makes the event of more arguments of the last call."""
+        return self._calls.more
 
     def content(self, text: str) -> None:
         """Text that is part of no call."""

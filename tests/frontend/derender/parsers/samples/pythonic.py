@@ -74,6 +74,7 @@ SAMPLES: list[Sample] = [
     Sample("two calls without parameters", "[f(), g()]", calls=(call("f"), call("g")), tools=F),
     Sample("no call", "Hello [f(a=1)]", "Hello [f(a=1)]", tools=F),
     Sample("a list", "[1, 2]", "[1, 2]", tools=F),
+    Sample("too much space for a call", f"[f({' ' * 600}a=1)]", f"[f({' ' * 600}a=1)]", tools=F),
     Sample("an empty list", "[]", "[]", tools=F),
     Sample("a link", "[f](http://x)", "[f](http://x)", tools=F),
     Sample("no such tool", "[h(a=1)]", "[h(a=1)]", tools=F),

@@ -151,6 +151,19 @@ SAMPLES: list[Sample] = [
         tools=TOOLS,
     ),
     Sample(
+        "cut after a call",
+        "<tool_call>\n<function=now>\n</function>\n",
+        calls=(call("now"),),
+        tools=TOOLS,
+    ),
+    Sample(
+        "cut in a block's end",
+        "<tool_call>\n<function=now>\n</function>\n</tool",
+        "\n</tool",
+        calls=(call("now"),),
+        tools=TOOLS,
+    ),
+    Sample(
         "cut before a call",
         "So:\n<tool_call>\n<function=get_wea",
         "So:\n<tool_call>\n<function=get_wea",

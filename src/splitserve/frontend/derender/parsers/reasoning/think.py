@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, cast
 
 from splitserve.frontend.derender.events import Event, ReasoningDelta, TextDelta
-from splitserve.frontend.derender.parsers.base import JSONValue, Thinking
+from splitserve.frontend.derender.parsers.base import JSONValue, Quiet, Thinking, anything
 from splitserve.frontend.derender.parsers.checkpoint import as_one_of, as_text, hold
 from splitserve.frontend.derender.parsers.marks import MarkFinder
 
@@ -34,6 +34,7 @@ class ThinkTags:
         self._state: _State = "content" if thinking == "closed" else thinking
         self._head = ""
         self._end = MarkFinder((self.end,))
+        self._thoughts = self._end.run()
 
     def feed(self, text: str) -> Sequence[Event]:
         if self._state == "content":
@@ -47,6 +48,13 @@ class ThinkTags:
             return _reasoning(self._end.finish()[0])
         head, self._head = self._head, ""
         return _reasoning(head) if self._state == "open" else _content(head)
+
+    def quiet(self) -> Quiet | None:
+        if self._state == "content":
+            return Quiet(anything, TextDelta)
+        if self._state == "reasoning" and not self._end.held:
+            return Quiet(self._thoughts, ReasoningDelta)
+        return None
 
     def state(self) -> JSONValue:
         return [self._state, self._head, self._end.held]

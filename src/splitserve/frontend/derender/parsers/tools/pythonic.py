@@ -8,9 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal, NamedTuple, cast
 
-from splitserve.frontend.derender.events import Event
-from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, ToolSpec
+from splitserve.frontend.derender.events import Event, TextDelta
+from splitserve.frontend.derender.parsers.base import CallIds, JSONValue, Quiet, ToolSpec
 from splitserve.frontend.derender.parsers.checkpoint import as_flag, as_one_of, as_text
+from splitserve.frontend.derender.parsers.content import any_prose
 from splitserve.frontend.derender.parsers.pieces import pieces
 from splitserve.frontend.derender.parsers.python_literals import LiteralWriter
 from splitserve.frontend.derender.parsers.python_strings import in_json
@@ -101,6 +102,11 @@ class Pythonic:
         elif self._state not in ("after", "key"):
             self._writer.content(self._read + self._held)
         return self._writer.finish()
+
+    def quiet(self) -> Quiet | None:
+        if self._state == "content" and not self._writer.waits:
+            return Quiet(any_prose, TextDelta)
+        return None
 
     def state(self) -> JSONValue:
         return [
