@@ -29,7 +29,7 @@ PERSON = {
     [
         ('{"name":"Ada","age":36}', True),
         ('{\n  "name": "Ada",\n  "age": 36\n}', True),
-        ('{"name":"\\u00e9","age":-1}', True),
+        ('{"name":"\u00e9","age":-1}', True),
         ('{"name":"Ada Lovelace","age":36}', False),
         ('{"age":36,"name":"Ada"}', False),
         ('{"name":"Ada"}', False),

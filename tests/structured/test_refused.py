@@ -173,18 +173,13 @@ HUGE_BUT_CHEAP = [
 
 @pytest.mark.parametrize("fields", HUGE_BUT_CHEAP)
 def test_a_large_answer_space_is_no_reason_to_refuse(fields: dict[str, Any]) -> None:
+    """With the library's own way to force tokens the first of these would take minutes."""
     check(StructuredOutputs(**fields), "response_format")
 
 
-def test_a_large_answer_space_is_no_reason_to_be_slow() -> None:
-    """With the library's own way to force tokens the first of these takes minutes."""
-    for fields in HUGE_BUT_CHEAP:
-        check(StructuredOutputs(**fields, think_end=(1,)), "response_format")
-
-
 KEYWORDS = st.sampled_from(
-    ["type", "properties", "items", "anyOf", "allOf", "oneOf", "$ref", "enum", "const", "required"]
-    + ["pattern", "minItems", "minimum", "multipleOf", "format", "prefixItems", "$defs", "x"]
+    "type properties items anyOf allOf oneOf $ref enum const required pattern minItems minimum "
+    "multipleOf format prefixItems patternProperties $defs x".split()
 )
 VALUES = st.recursive(
     st.sampled_from(["string", "object", "array", "#", "#/$defs/x", "date", "(", 0, 1, 2.5, True])
@@ -194,13 +189,20 @@ VALUES = st.recursive(
 )
 
 
+def refused(structured: StructuredOutputs) -> str:
+    """The message, or nothing when it was taken. Any other exception goes through."""
+    try:
+        check(structured, "response_format")
+    except CallerError as error:
+        return error.message
+    return ""
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(KEYWORDS, VALUES, max_size=5))
 def test_whatever_schema_comes_it_is_taken_or_refused(schema: dict[str, Any]) -> None:
-    try:
-        check(StructuredOutputs(json=json.dumps(schema)), "response_format")
-    except CallerError as error:
-        assert error.param == "response_format"
+    message = refused(StructuredOutputs(json=json.dumps(schema)))
+    assert message == "" or message.startswith("'response_format': ")
 
 
 @settings(max_examples=300, deadline=None)
@@ -210,7 +212,5 @@ def test_whatever_schema_comes_it_is_taken_or_refused(schema: dict[str, Any]) ->
 )
 def test_whatever_text_comes_it_is_taken_or_refused(kind: str, text: str) -> None:
     for body in (text, f"root ::= {text}", f"start: {text}"):
-        try:
-            check(StructuredOutputs(**{kind: body}), "response_format")
-        except CallerError as error:
-            assert error.param == "response_format"
+        message = refused(StructuredOutputs(**{kind: body}))
+        assert message == "" or message.startswith("'response_format': ")

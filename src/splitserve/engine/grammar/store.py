@@ -49,6 +49,11 @@ class Grammars:
         self._unusable = ""
         self._built: OrderedDict[StructuredOutputs, LLMatcher] = OrderedDict()
 
+    @property
+    def kept(self) -> int:
+        """Grammars held now."""
+        return len(self._built)
+
     def check(self, structured: StructuredOutputs) -> None:
         """Builds the grammar. Raises CallerError when it cannot be, or there is no tokenizer."""
         thoughts = (*structured.think_begin, *structured.think_end)

@@ -39,6 +39,7 @@ class Derenderer:
         "_context",
         "_detokenizer",
         "_echo",
+        "_keeps_all",
         "_offset",
         "_options",
         "_parser",
@@ -73,6 +74,7 @@ class Derenderer:
         # Most tokens come alone, with nothing to search in their text and nothing to tell of them:
         # a shorter way for those, with the same result.
         self._plain = not (options.stop or options.logprobs)
+        self._keeps_all = options.reasoning and context.parallel
         # Only where every event is wanted as it comes.
         self._quiet: Quiet | None = None
         self._called = False
@@ -215,19 +217,15 @@ class Derenderer:
             self._quiet = self._parser.quiet()
         return events
 
-    @property
-    def _keeps_all(self) -> bool:
-        return self._options.reasoning and self._context.parallel
-
     def _kept(self, events: Sequence[Event]) -> tuple[Event, ...]:
         """Without what the client does not want."""
-        if len(events) == 1 and type(events[0]) is TextDelta:
+        if not self._called:
+            self._called = any(type(event) is ToolCall for event in events)
+        if self._keeps_all:
             return tuple(events)
         return tuple([event for event in events if self._wanted(event)])
 
     def _wanted(self, event: Event) -> bool:
-        if type(event) is ToolCall:
-            self._called = True
         if isinstance(event, ToolCall | ToolArguments):
             return self._context.parallel or event.index == 0
         return self._options.reasoning or type(event) is not ReasoningDelta

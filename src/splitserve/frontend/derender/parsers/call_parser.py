@@ -92,6 +92,10 @@ class CallParser:
         self._ahead: list[str] = []
 
     def feed(self, text: str) -> Sequence[Event]:
+        # A shorter way for the inside of arguments, with the same result.
+        inside = None if self._object is None else self._object.inside(text)
+        if inside is not None:
+            return self._calls.arguments(inside)
         self._push(text)
         self._run()
         return self._taken()

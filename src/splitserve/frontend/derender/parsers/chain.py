@@ -12,19 +12,26 @@ class Chain:
     def __init__(self, first: Parser, second: Parser) -> None:
         self._first = first
         self._second = second
+        # From there on the first one passes everything on as it is.
+        self._first_is_over = False
 
     def feed(self, text: str) -> Sequence[Event]:
+        if self._first_is_over:
+            return self._second.feed(text)
         return self._through(self._first.feed(text))
 
     def finish(self) -> Sequence[Event]:
         return [*self._through(self._first.finish()), *self._second.finish()]
 
     def quiet(self) -> Quiet | None:
+        if self._first_is_over:
+            return self._second.quiet()
         first = self._first.quiet()
         if first is None or first.event is not TextDelta:
             return first
         second = self._second.quiet()
-        if second is None or first.matches is anything:
+        self._first_is_over = first.matches is anything
+        if second is None or self._first_is_over:
             return second
         both = (first.matches, second.matches)
         return Quiet(lambda text: all(matches(text) for matches in both) or None, second.event)
@@ -34,6 +41,7 @@ class Chain:
 
     def restore(self, state: JSONValue) -> None:
         first, second = state
+        self._first_is_over = False
         self._first.restore(first)
         self._second.restore(second)
 

@@ -108,6 +108,19 @@ class CallObject:
         self._hold(text[:at])
         return "".join(given), at
 
+    def inside(self, text: str) -> str | None:
+        """Reads ``text`` if the arguments go on beyond it, and returns what comes out; None, with
+        nothing read, where ``feed`` has more to do."""
+        scanner = self._scanner
+        if scanner is None or not self.begun or self._place != "arguments":
+            return None
+        before = scanner.state()
+        shown, _ = scanner.feed(text)
+        if scanner.done or scanner.wrong:
+            scanner.restore(before)
+            return None
+        return shown
+
     @property
     def in_string(self) -> bool:
         """Whether a string inside of arguments is being read that come out as they are."""
