@@ -32,7 +32,7 @@ def parser_limits() -> LLParserLimits:
     Large lexemes are not precomputed: that made the first token cheaper and every grammar dearer.
     """
     return LLParserLimits(
-        max_items_in_row=4_000,
+        max_items_in_row=1_600,
         initial_lexer_fuel=150_000,
         step_lexer_fuel=200_000,
         step_max_items=50_000,
