@@ -4,16 +4,13 @@ import json
 from pathlib import Path
 
 CONTROL = ["<unk>", "<s>", "</s>"]
-PIECES = ['{"', '":', '",', '"a"', "true", "null", "12", "bc", "Ġ", "Ċ"]
+PIECES = ['{"', '":', '",', '"a"', "true", "null", "12", "bc"]
 SIGNS = '{}[]",:.-+_\\/<>()=!?'
-NAMES = [
-    *CONTROL,
-    *PIECES,
-    *SIGNS,
-    *"0123456789",
-    *"abcdefghijklmnopqrstuvwxyz",
-    *"ABCDEFGHIJKLMNOP",
-]
+LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP"
+SPACES = "ĠĊ"
+NAMES = [*CONTROL, *PIECES, *SIGNS, *LETTERS, *SPACES]
+WITHOUT_SPACES = len(NAMES) - len(SPACES)
+"""Size of a tokenizer that cannot write white space."""
 
 
 def tokenizer_json(size: int) -> str:

@@ -4,6 +4,7 @@ The truth is the same engine left alone: one request, one chunk, no cache, all t
 """
 
 import ctypes
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from small_tokenizer import WITHOUT_SPACES, text_of, write_tokenizer
 from splitserve.engine.api import Engine, PushSpan, Reservation, SeqOutput
 from splitserve.engine.config import EngineConfig, SchedulerConfig
 from splitserve.engine.fake import FakeConfig
@@ -20,7 +22,7 @@ from splitserve.engine.registry import RUNNERS, create_engine
 from splitserve.errors import CallerError
 from splitserve.ids import HandoffId, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest
-from splitserve.protocol.sampling import SamplingParams
+from splitserve.protocol.sampling import SamplingParams, StructuredOutputs
 
 BLOCK = 4
 VOCAB = 96
@@ -49,7 +51,7 @@ class Room:
 Make = Callable[[Room], Engine]
 
 
-def make_fake(room: Room, _: Path) -> Engine:
+def make_fake(room: Room, model: Path) -> Engine:
     config = FakeConfig(
         vocab_size=VOCAB,
         token_low=3,
@@ -58,6 +60,7 @@ def make_fake(room: Room, _: Path) -> Engine:
         max_model_len=MAX_LEN,
         block_size=BLOCK,
         num_blocks=room.num_blocks,
+        tokenizer=model / "tokenizer.json",
         scheduler=room.scheduler,
     )
     return create_engine("fake", config)
@@ -106,13 +109,22 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     path = tmp_path_factory.mktemp("tiny-llama")
     transformers.LlamaForCausalLM(config).save_pretrained(path)
+    write_tokenizer(path, WITHOUT_SPACES)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tokenizer_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer-only")
+    write_tokenizer(path, WITHOUT_SPACES)
     return path
 
 
 @pytest.fixture(params=HERE)
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: list[Engine] = []
-    model = request.getfixturevalue("tiny_llama") if request.param == "native" else Path()
+    folders = {"native": "tiny_llama", "fake": "tokenizer_only"}
+    model = request.getfixturevalue(folders[request.param])
 
     def one(room: Room) -> Engine:
         made.append(MAKERS[request.param](room, model))
@@ -436,6 +448,186 @@ def test_an_abort_leaves_nothing_and_disturbs_nobody(make: Make, steps: int, pus
     seen += drain(engine).get("other", [])
     assert tokens([o for o in seen if o.request_id == "other"]) == tokens(alone(make, other))
     assert engine.counts().idle
+
+
+# Structured outputs
+
+POINT = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "integer", "minimum": 0, "maximum": 999},
+        "b": {"enum": ["bc", "x", "yz"]},
+        "c": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3},
+    },
+    "required": ["a", "b", "c"],
+    "additionalProperties": False,
+}
+SCHEMA = StructuredOutputs(json=json.dumps(POINT))
+
+
+def held(
+    name: str,
+    length: int = 9,
+    max_tokens: int = 200,
+    structured: StructuredOutputs = SCHEMA,
+    **sampling: Any,
+) -> GenerateRequest:
+    how: dict[str, Any] = {"seed": 3, "temperature": 1.0, "ignore_eos": False, **sampling}
+    return ask(name, prompt(length), max_tokens, structured_outputs=structured, **how)
+
+
+def assert_conforms(outputs: Sequence[SeqOutput]) -> None:
+    assert (outputs[-1].token_id, outputs[-1].finish_reason) == (EOS, "stop")
+    assert outputs[-1].stop_reason is None
+    point = json.loads(text_of(tokens(outputs)))
+    assert list(point) == ["a", "b", "c"]
+    assert 0 <= point["a"] <= 999
+    assert point["b"] in ("bc", "x", "yz")
+    assert 1 <= len(point["c"]) <= 3
+    assert set(map(type, point["c"])) == {bool}
+
+
+SAMPLINGS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"seed": 1},
+    {"seed": 2, "temperature": 0.7, "top_p": 0.9, "top_k": 3, "min_p": 0.01, "logprobs": 2},
+    {"seed": 3, "presence_penalty": 1.5, "repetition_penalty": 1.2},
+    {"seed": 4, "logit_bias": {EOS: 100.0, 40: 100.0}},
+    {"seed": 5, "ignore_eos": True},
+    {"seed": 6, "min_tokens": 150},
+]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_an_answer_under_a_schema_conforms_to_it(make: Make, sampling: dict[str, Any]) -> None:
+    assert_conforms(alone(make, held("r", **sampling)))
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_under_a_schema_a_split_answer_is_the_unsplit_one(
+    make: Make, sampling: dict[str, Any]
+) -> None:
+    request = held("r", **sampling)
+    source, target = make(Room(budget=9)), make(Room())
+    outputs, _ = split(source, target, request)
+    assert tokens(outputs) == tokens(alone(make, request))
+    assert_conforms(outputs)
+    assert source.counts().idle
+    assert target.counts().idle
+
+
+def test_under_a_schema_preemption_does_not_change_an_answer(make: Make) -> None:
+    requests = [held(f"r{n}", 6 + n, 60, seed=n) for n in range(4)]
+    engine = make(Room(num_blocks=24))
+    for request in requests:
+        engine.add(request)
+    found = drain(engine)
+    assert engine.stats().preemptions > 0
+    for request in requests:
+        assert tokens(found[request.request_id]) == tokens(alone(make, request))
+        assert_conforms(found[request.request_id])
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_under_a_schema_a_replay_continues_the_same_stream(make: Make, part: float) -> None:
+    request = held("r")
+    truth = tokens(alone(make, request))
+    emitted = truth[: 1 + int(part * (len(truth) - 2))]
+    engine = make(Room())
+    engine.add(request, emitted=emitted)
+    assert tokens(drain(engine)["r"]) == truth[len(emitted) :]
+
+
+def test_answers_with_and_without_a_schema_do_not_disturb_each_other(make: Make) -> None:
+    requests = [held("held", 9), ask("free", prompt(9), 30), held("other", 9, seed=8)]
+    engine = make(Room())
+    for request in requests:
+        engine.add(request)
+    found = drain(engine)
+    for request in requests:
+        assert tokens(found[request.request_id]) == tokens(alone(make, request))
+
+
+def test_an_answer_cut_at_its_length_is_the_start_of_the_whole_one(make: Make) -> None:
+    whole = tokens(alone(make, held("r")))
+    cut = alone(make, held("r", max_tokens=5))
+    assert tokens(cut) == whole[:5]
+    assert cut[-1].finish_reason == "length"
+
+
+def test_a_stop_token_may_end_what_is_complete(make: Make) -> None:
+    """Where the grammar could go on it is avoided until ``min_tokens``."""
+    letters = StructuredOutputs(regex="[a-z]{2,100}")
+    request = held(
+        "r", structured=letters, stop_token_ids=(1,), min_tokens=6, logit_bias={1: 100.0, EOS: -100}
+    )
+    outputs = alone(make, request)
+    assert len(outputs) == 7
+    assert outputs[-1].finish_reason == "stop"
+    assert outputs[-1].token_id in (1, EOS)
+    assert outputs[-1].stop_reason == (1 if outputs[-1].token_id == 1 else None)
+
+
+def test_log_probabilities_stay_those_of_the_free_model(make: Make) -> None:
+    free = alone(make, ask("r", prompt(9), 1, logprobs=20))[0].logprob
+    bound = alone(make, held("r", structured=StructuredOutputs(choice=("x", "y")), logprobs=20))
+    assert free is not None
+    assert bound[0].logprob is not None
+    assert bound[0].logprob.top == free.top
+
+
+def test_thoughts_are_free_and_the_answer_after_them_is_not(make: Make) -> None:
+    unbound = tokens(alone(make, ask("r", prompt(9), 40, seed=3, temperature=1.0)))
+    end = tuple(unbound[10:12])
+    first = next(n for n in range(len(unbound)) if tuple(unbound[n : n + 2]) == end)
+    thinking = StructuredOutputs(json=SCHEMA.json, think_end=end, think_open=True)
+    request = held("r", structured=thinking, ignore_eos=True)
+    outputs = alone(make, request)
+    assert tokens(outputs)[: first + 2] == unbound[: first + 2]
+    assert_conforms(outputs[first + 2 :])
+    source, target = make(Room()), make(Room())
+    assert tokens(split(source, target, request)[0]) == tokens(outputs)
+
+
+@pytest.mark.parametrize(
+    "structured",
+    [
+        StructuredOutputs(json='{"type":"something"}'),
+        StructuredOutputs(regex="(["),
+        StructuredOutputs(json="[" * 10_000),
+        StructuredOutputs(json='{"$ref":"#"}'),
+        StructuredOutputs(),
+        StructuredOutputs(regex="a", think_end=(VOCAB,)),
+    ],
+)
+def test_a_constraint_that_cannot_be_built_is_refused(
+    make: Make, structured: StructuredOutputs
+) -> None:
+    engine, request = make(Room()), held("r", structured=structured)
+    with pytest.raises(CallerError, match="structured_outputs"):
+        engine.add(request)
+    with pytest.raises(CallerError, match="structured_outputs"):
+        engine.reserve(H, request, WRITER)
+    assert engine.counts().idle
+
+
+@pytest.mark.parametrize("push", [True, False])
+def test_an_answer_that_cannot_go_on_ends_alone(make: Make, push: bool) -> None:
+    """Its tokens, from elsewhere, are not what its grammar allows."""
+    engine = make(Room())
+    other = held("other", seed=8)
+    engine.add(other)
+    seen = engine.step()
+    engine.add(held("r"), emitted=[50, 51], push=push)
+    seen += drain(engine)["other"]
+    assert tokens(seen) == tokens(alone(make, other))
+    (failure,) = engine.failures()
+    assert failure.request_id == "r"
+    assert "grammar" in failure.reason
+    assert engine.failures() == []
+    assert engine.counts().idle
+    engine.add(held("r"))
+    assert_conforms(drain(engine)["r"])
 
 
 def test_an_engine_may_be_closed_twice(make: Make) -> None:

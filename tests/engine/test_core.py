@@ -661,6 +661,9 @@ class Faulty:
     def describe(self) -> ModelInfo:
         return self.runner.describe()
 
+    def tokenizer_json(self) -> str | None:
+        return self.runner.tokenizer_json()
+
     def regions(self) -> Any:
         return self.runner.regions()
 

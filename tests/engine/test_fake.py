@@ -302,3 +302,20 @@ def test_models_that_answer_differently_have_different_hashes() -> None:
     assert base == content_hash(fake_config(num_blocks=7, step_s=0.1))
     assert base != content_hash(fake_config(token_high=50))
     assert base != content_hash(fake_config(eos_after=4))
+
+
+# What is allowed
+
+
+@given(PROMPTS, st.sets(st.integers(0, 99), min_size=1), st.floats(0.0, 2.0))
+@settings(max_examples=50, deadline=None)
+def test_only_allowed_ids_are_chosen_inside_the_range_where_there_are_any(
+    tokens: list[int], ids: set[int], temperature: float
+) -> None:
+    config = fake_config()
+    params = SamplingParams(seed=1, max_tokens=9, temperature=temperature)
+    allowed = sum(1 << token for token in ids).to_bytes(13, "little")
+    blocks = range(len(tokens) // BLOCK + 1)
+    (token,) = run(FakeRunner(config), row(tokens, 0, blocks, params, allowed=allowed))
+    usual = {each for each in ids if each >= config.token_low} - {*config.eos_token_ids}
+    assert token in (usual or ids)

@@ -5,6 +5,8 @@ Real engines (fake runner), real connectors, real roles; only sockets and time a
 
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from splitserve.engine.config import SchedulerConfig
 from splitserve.engine.fake import FakeConfig
@@ -60,13 +62,20 @@ class Network:
     _lives: dict[int, Life] = field(default_factory=dict)
 
     def add(
-        self, name: str, role: str, connector: str = "memory", num_blocks: int = 64, chunk: int = 32
+        self,
+        name: str,
+        role: str,
+        connector: str = "memory",
+        num_blocks: int = 64,
+        chunk: int = 32,
+        tokenizer: Path | None = None,
     ) -> Node:
         engine = create_engine(
             "fake",
             FakeConfig(
                 num_blocks=num_blocks,
                 block_size=4,
+                tokenizer=tokenizer,
                 scheduler=SchedulerConfig(max_num_seqs=16, max_num_batched_tokens=chunk),
             ),
         )
@@ -217,11 +226,11 @@ def make_request(name: str, prompt: tuple[int, ...], max_tokens: int = 6) -> Gen
     )
 
 
-def split_pair(**options: int) -> Network:
+def split_pair(**options: Any) -> Network:
     """A prefill worker ``p`` linked to a decode worker ``d``."""
     network = Network()
-    network.add("p", "prefill", **options)  # type: ignore[arg-type]
-    network.add("d", "decode", **options)  # type: ignore[arg-type]
+    network.add("p", "prefill", **options)
+    network.add("d", "decode", **options)
     network.tell("p", Hello("g"))
     network.tell("d", Hello("g"))
     network.pair("p", "d")

@@ -178,8 +178,11 @@ def test_a_large_answer_space_is_no_reason_to_refuse(fields: dict[str, Any]) -> 
 
 
 KEYWORDS = st.sampled_from(
-    "type properties items anyOf allOf oneOf $ref enum const required pattern minItems minimum "
-    "multipleOf format prefixItems patternProperties $defs x".split()
+    [
+        *("type", "properties", "items", "anyOf", "allOf", "oneOf", "$ref", "enum", "const"),
+        *("required", "pattern", "minItems", "minimum", "multipleOf", "format", "prefixItems"),
+        *("patternProperties", "$defs", "x"),
+    ]
 )
 VALUES = st.recursive(
     st.sampled_from(["string", "object", "array", "#", "#/$defs/x", "date", "(", 0, 1, 2.5, True])

@@ -2,22 +2,26 @@
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLMatcher, LLTokenizer
 
 from small_tokenizer import NAMES, ids_of, text_of, tokenizer_json
-from splitserve.engine.grammar.matcher import Matcher
+from splitserve.engine.grammar.matcher import EXCESS_S, TOKEN_S, Endings, Matcher
 from splitserve.engine.grammar.store import Grammars
 from splitserve.errors import CallerError
 from splitserve.protocol.sampling import StructuredOutputs
+from splitserve.structured.grammars import build, grammar_of
 
 EOS = 2
 VOCAB = 96
 THINK, DONE = tuple(ids_of("<a>")), tuple(ids_of("</>"))
 GRAMMARS = Grammars(lambda: tokenizer_json(len(NAMES)), VOCAB, (EOS,))
+ENDINGS = Endings(frozenset({EOS}), frozenset())
 AB = StructuredOutputs(regex="a+b")
 POINT = StructuredOutputs(
     json=json.dumps(
@@ -40,6 +44,18 @@ def after(structured: StructuredOutputs, tokens: list[int], **fields: Any) -> Ma
     for token in tokens:
         matcher.accept(token)
     return matcher
+
+
+def follow(matcher: Matcher, tokens: list[int]) -> None:
+    """Asks for the mask before each token, as an engine does."""
+    for token in tokens:
+        matcher.mask()
+        matcher.accept(token)
+
+
+def start_of(structured: StructuredOutputs) -> Callable[[], LLMatcher]:
+    grammar = build(LLTokenizer(tokenizer_json(len(NAMES)), n_vocab=VOCAB), grammar_of(structured))
+    return grammar.deep_copy
 
 
 def allowed(matcher: Matcher, avoid: tuple[int, ...] = ()) -> set[int]:
@@ -94,9 +110,7 @@ def test_the_state_is_a_function_of_the_output_tokens(seed: int, part: float) ->
     tokens = written(start(POINT), seed)
     cut = int(part * (len(tokens) - 1))
     continued, fresh = after(POINT, tokens[:cut]), start(POINT)
-    for token in tokens[:cut]:
-        assert fresh.mask() is not None
-        fresh.accept(token)
+    follow(fresh, tokens[:cut])
     for token in tokens[cut:]:
         assert continued.mask() == fresh.mask()
         continued.accept(token)
@@ -187,11 +201,39 @@ def test_an_end_in_the_middle_does_not_conform() -> None:
         matcher.mask()
 
 
-def test_an_answer_that_takes_too_much_work_ends() -> None:
-    """Every token doubles what the parser must keep in mind."""
-    ambiguous = StructuredOutputs(grammar='root ::= root root root | "a" | "aa" | "aaa" | ""')
-    matcher = start(ambiguous)
-    with pytest.raises(CallerError):
-        for _ in range(3_000):
+class Stopwatch:
+    """Each look at it takes as long as told."""
+
+    def __init__(self, look_s: float) -> None:
+        self.look_s = look_s
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self.look_s
+        return self.now_s
+
+
+def masks_until_refused(look_s: float, most: int) -> int:
+    structured = StructuredOutputs(regex="a*")
+    clock = Stopwatch(look_s)
+    matcher = Matcher(start_of(structured), structured, ENDINGS, VOCAB, clock)
+    for number in range(most):
+        try:
             matcher.mask()
-            matcher.accept(*ids_of("a"))
+        except CallerError:
+            return number
+        matcher.accept(*ids_of("a"))
+    return most
+
+
+def test_an_answer_whose_grammar_takes_too_long_ends() -> None:
+    assert masks_until_refused(TOKEN_S / 2, 500) == 500
+    assert masks_until_refused(TOKEN_S, 500) == pytest.approx(EXCESS_S / TOKEN_S, abs=3)
+    assert masks_until_refused(10 * EXCESS_S, 500) == 0
+
+
+def test_a_grammar_that_is_slower_at_every_token_is_given_up() -> None:
+    ambiguous = StructuredOutputs(grammar='root ::= root root root | "a" | "aa" | ""')
+    matcher = start(ambiguous)
+    with pytest.raises(CallerError, match="too long"):
+        follow(matcher, ids_of("a") * 3_000)

@@ -18,7 +18,8 @@ LOGITS = torch.randn(VOCAB, generator=torch.Generator().manual_seed(4)).mul_(2.0
 
 
 def spec(position: int = 0, **fields: Any) -> SampleSpec:
-    outside = {name: fields.pop(name) for name in ("prompt", "output", "banned") if name in fields}
+    names = ("prompt", "output", "banned", "allowed")
+    outside = {name: fields.pop(name) for name in names if name in fields}
     return SampleSpec(sampling(**{"temperature": 1.0, **fields}), position, **outside)
 
 
@@ -286,3 +287,69 @@ def test_uniform_numbers_fill_the_range_evenly() -> None:
         for position in range(100):
             counts[math.floor(uniform(seed, position) * 20)] += 1
     assert fits(counts, [250.0] * 20)
+
+
+def mask(ids: set[int]) -> bytes:
+    return sum(1 << token for token in ids).to_bytes(-(-VOCAB // 8), "little")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sets(st.integers(0, VOCAB - 1), min_size=1),
+    st.sampled_from([0.0, 0.3, 1.0]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "top_k": st.integers(1, VOCAB),
+            "top_p": st.floats(0.01, 1.0),
+            "min_p": st.floats(0.0, 1.0),
+            "repetition_penalty": st.floats(0.5, 2.0),
+            "logit_bias": st.dictionaries(st.integers(0, VOCAB - 1), st.floats(-100, 100)),
+            "seed": st.integers(0, 100),
+        },
+    ),
+)
+def test_only_allowed_ids_are_chosen_whatever_else_is_asked(
+    ids: set[int], temperature: float, how: dict[str, Any]
+) -> None:
+    token, _ = one(LOGITS, spec(allowed=mask(ids), temperature=temperature, **how))
+    assert token in ids
+
+
+def test_among_allowed_ids_the_likeliest_is_the_greedy_one() -> None:
+    ids = set(range(VOCAB)) - likeliest(5)
+    token, _ = one(LOGITS, spec(allowed=mask(ids), temperature=0.0))
+    assert {token} == likeliest(6) - likeliest(5)
+
+
+def test_draws_among_allowed_ids_follow_their_share_of_the_distribution() -> None:
+    ids = likeliest(4)
+    expected = LOGITS.softmax(-1)[sorted(ids)]
+    counts = torch.bincount(torch.tensor(draws(4000, allowed=mask(ids))), minlength=VOCAB)
+    assert fits(counts[sorted(ids)].tolist(), (4000 * expected / expected.sum()).tolist())
+
+
+def test_a_bias_counts_among_allowed_ids() -> None:
+    ids = likeliest(3)
+    last = (likeliest(3) - likeliest(2)).pop()
+    biased = spec(allowed=mask(ids), temperature=0.0, logit_bias={last: 100.0})
+    assert one(LOGITS, biased)[0] == last
+
+
+def test_log_probabilities_do_not_know_what_was_allowed() -> None:
+    (likely,) = likeliest(1)
+    _, free = one(LOGITS, spec(temperature=0.0, logprobs=3))
+    token, bound = one(
+        LOGITS, spec(temperature=0.0, logprobs=3, allowed=mask(set(range(VOCAB)) - {likely}))
+    )
+    assert free is not None
+    assert bound is not None
+    assert bound.top == free.top
+    assert (bound.token_id, bound.rank) == (token, 2)
+    assert bound.logprob == pytest.approx(free.top[1][1])
+
+
+def test_a_constrained_row_leaves_the_others_of_its_batch_alone() -> None:
+    specs = [spec(temperature=0.0), spec(temperature=0.0, allowed=mask({7})), spec(temperature=0.0)]
+    (likely,) = likeliest(1)
+    assert [token for token, _ in choose(LOGITS.repeat(3, 1), specs)] == [likely, 7, likely]

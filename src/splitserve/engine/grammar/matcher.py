@@ -7,15 +7,24 @@ All of it is a function of the output tokens, so a sequence that is continued el
 again is held to the same.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from llguidance import LLMatcher
 
+from splitserve.clock import Clock
 from splitserve.errors import CallerError
 from splitserve.protocol.sampling import StructuredOutputs
 from splitserve.structured.grammars import reason_of
+
+TOKEN_S: Final = 0.02
+"""What the grammar may take of the processor for each token, in seconds. Every other answer of the
+same step waits for it; a schema takes a thousandth of it."""
+
+EXCESS_S: Final = 1.0
+"""What one answer may take beyond that: parsers of ambiguous grammars are slower at every token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,10 @@ class Endings:
 
 
 class Matcher:
-    """``start`` gives the grammar at its beginning; masks cover ``vocab_size`` ids."""
+    """``start`` gives the grammar at its beginning; masks cover ``vocab_size`` ids.
+
+    ``cpu_clock`` tells the seconds of processor time that this thread has taken.
+    """
 
     def __init__(
         self,
@@ -35,8 +47,11 @@ class Matcher:
         structured: StructuredOutputs,
         endings: Endings,
         vocab_size: int,
+        cpu_clock: Clock = time.thread_time,
     ) -> None:
         self._start: Final = start
+        self._cpu_clock: Final = cpu_clock
+        self._excess_s = 0.0
         self._endings: Final = endings
         self._vocab_size: Final = vocab_size
         self._begin: Final = () if structured.think_open else structured.think_begin
@@ -62,7 +77,11 @@ class Matcher:
         """
         if self._reasoning:
             return None
+        began_s = self._cpu_clock()
         allowed = self._allowed()
+        self._account(began_s, 0.0)
+        if self._excess_s > EXCESS_S:
+            raise CallerError("the grammar takes too long to follow")
         if self._opened >= 0:
             allowed |= 1 << self._begin[self._opened]
         kept = allowed & ~_bits(avoid) if avoid else allowed
@@ -74,6 +93,15 @@ class Matcher:
     def accept(self, token: int) -> None:
         """Takes in the next output token. What is wrong with it shows in the next ``mask``."""
         self.count += 1
+        began_s = self._cpu_clock()
+        self._take(token)
+        self._account(began_s, TOKEN_S)
+
+    def _account(self, began_s: float, allowance_s: float) -> None:
+        spent_s = self._cpu_clock() - began_s
+        self._excess_s = max(0.0, self._excess_s + spent_s - allowance_s)
+
+    def _take(self, token: int) -> None:
         if self._reasoning:
             self._reason(token)
         elif self._opened >= 0:
