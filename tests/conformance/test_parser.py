@@ -218,7 +218,18 @@ def large_texts(kind: str, name: str) -> list[str]:
     samples = [sample for sample in samples_of(kind, name) if sample.tools == TOOLS]
     longest = max(samples or samples_of(kind, name), key=lambda sample: len(sample.text)).text
     markers = "".join(markers_of(kind, name)) or "["
-    tails = [markers, *markers_of(kind, name)[:1], " ", "<", "[", '{"a":', "9", "\\", "x,", "a='b',"]
+    tails = [
+        markers,
+        *markers_of(kind, name)[:1],
+        " ",
+        "<",
+        "[",
+        '{"a":',
+        "9",
+        "\\",
+        "x,",
+        "a='b',",
+    ]
     return [
         start + tail * (LARGE // len(tail))
         for tail in tails

@@ -53,7 +53,8 @@ class Matcher:
         self._cpu_clock: Final = cpu_clock
         self._excess_s = 0.0
         self._endings: Final = endings
-        self._vocab_size: Final = vocab_size
+        self._mask_bytes: Final = -(-vocab_size // 8)
+        self._all: Final = (1 << vocab_size) - 1
         self._begin: Final = () if structured.think_open else structured.think_begin
         self._end: Final = structured.think_end
         self._opened = 0
@@ -88,7 +89,7 @@ class Matcher:
         chosen = kept or allowed
         if not chosen:
             raise CallerError(self._error or "the grammar leads nowhere")
-        return chosen.to_bytes(-(-self._vocab_size // 8), "little")
+        return chosen.to_bytes(self._mask_bytes, "little")
 
     def accept(self, token: int) -> None:
         """Takes in the next output token. What is wrong with it shows in the next ``mask``."""
@@ -121,7 +122,7 @@ class Matcher:
         if endings.stops and grammar.is_accepting():
             mask |= _bits(endings.stops)
         # The tokenizer may have ids beyond the model's.
-        return mask & ((1 << self._vocab_size) - 1)
+        return mask & self._all
 
     def _open(self, token: int) -> None:
         """As long as both are possible, the answer may open its reasoning or be the grammar's."""

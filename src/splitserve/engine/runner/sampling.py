@@ -24,7 +24,11 @@ Choice = tuple[int, TokenLogprob | None]
 
 _GREEDY_BELOW: Final = 1e-5
 _UNIFORM_BITS: Final = 53
-_BITS: Final = torch.tensor([1 << place for place in range(8)], dtype=torch.uint8)
+_CLOSED: Final = torch.tensor(
+    [[0.0 if mask >> place & 1 else -math.inf for place in range(8)] for mask in range(256)]
+)
+"""For each byte of a mask, what it adds to the scores of its eight ids."""
+
 _LIKELY: Final = (256, 4096)
 """Top-p looks at so many of the likeliest tokens before it sorts the whole vocabulary."""
 
@@ -72,7 +76,7 @@ def _adjusted(logits: Tensor, spec: SampleSpec) -> Tensor:
     """
     params, size = spec.params, len(logits)
     if spec.allowed is not None:
-        logits = logits.masked_fill(_forbidden(spec.allowed, size), -math.inf)
+        logits = logits + _closed(spec.allowed, size)
     if not (spec.banned or params.logit_bias or params.needs_history):
         return logits
     scores = logits.clone()
@@ -90,10 +94,11 @@ def _adjusted(logits: Tensor, spec: SampleSpec) -> Tensor:
     return scores
 
 
-def _forbidden(allowed: bytes, size: int) -> Tensor:
-    """``[size]``, true where an id's bit is not set."""
-    masked = torch.frombuffer(bytearray(allowed), dtype=torch.uint8)
-    return ((masked[:, None] & _BITS) == 0).flatten()[:size]
+def _closed(allowed: bytes, size: int) -> Tensor:
+    """``[size]``: 0 where an id's bit is set, else minus infinity."""
+    # A quarter of the time of unpacking the bits and filling where they are not set.
+    masks = torch.frombuffer(bytearray(allowed), dtype=torch.uint8).int()
+    return _CLOSED.index_select(0, masks).flatten()[:size]
 
 
 def _ids(tokens: Iterable[int], size: int) -> Tensor:
