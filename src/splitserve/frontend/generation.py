@@ -21,6 +21,7 @@ from typing import Any, Final
 from starlette.types import Receive, Scope, Send
 
 from splitserve.clock import Clock, monotonic
+from splitserve.frontend.access import owner_of
 from splitserve.frontend.body import ClientGone, read_body
 from splitserve.frontend.choices import Choice, Pace, run_choice, run_together
 from splitserve.frontend.config import FrontendConfig
@@ -54,6 +55,15 @@ class Service:
     live: LiveIds = field(default_factory=LiveIds)
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """``at`` is the clock's time; ``owner`` whose key came with the request."""
+
+    answer_id: str
+    at: float
+    owner: str
+
+
 class GenerationEndpoint:
     """One endpoint as an ASGI application."""
 
@@ -71,7 +81,8 @@ class GenerationEndpoint:
         outcome: Outcome = "cancelled"
         try:
             body = await read_body(scope, receive, service.config.max_body_bytes)
-            answering = self._answer(body, answer_id, arrived, response)
+            arrival = _Arrival(answer_id, arrived, owner_of(scope))
+            answering = self._answer(body, arrival, response)
             await until_disconnect(receive, answering, service.live.aborted(answer_id))
             outcome = "ok"
         except ClientGone:
@@ -82,14 +93,14 @@ class GenerationEndpoint:
             service.live.release(answer_id)
             service.metrics.requests.add(outcome)
 
-    async def _answer(
-        self, body: bytes, answer_id: str, arrived: float, response: Response
-    ) -> None:
+    async def _answer(self, body: bytes, arrival: _Arrival, response: Response) -> None:
         job = await self._render(body)
-        head = Head(answer_id, self._service.model.name, int(time.time()), job.include_usage)
+        head = Head(
+            arrival.answer_id, self._service.model.name, int(time.time()), job.include_usage
+        )
         tokenizer = self._service.model.tokenizer
         page = (self._form.streamed if job.stream else self._form.whole)(tokenizer, head, job)
-        choices = self._choices(job, answer_id, arrived, page.emits)
+        choices = self._choices(job, arrival, page.emits)
         generator = self._service.generator
         await run_together([run_choice(generator, choice, response.write) for choice in choices])
         counts = _usage(job, choices)
@@ -106,9 +117,7 @@ class GenerationEndpoint:
             self._service.threads, self._form.render, self._renderer, body
         )
 
-    def _choices(
-        self, job: Job, answer_id: str, arrived: float, emits: Sequence[Emit]
-    ) -> list[Choice]:
+    def _choices(self, job: Job, arrival: _Arrival, emits: Sequence[Emit]) -> list[Choice]:
         service = self._service
         return [
             Choice(
@@ -119,11 +128,11 @@ class GenerationEndpoint:
                     echo=job.prompt_of(number).echo,
                     context=job.context,
                 ),
-                Pace(service.metrics, service.clock, arrived),
+                Pace(service.metrics, service.clock, arrival.at),
                 emit,
             )
             for number, (request, emit) in enumerate(
-                zip(job.requests(answer_id), emits, strict=True)
+                zip(job.requests(arrival.answer_id, arrival.owner), emits, strict=True)
             )
         ]
 

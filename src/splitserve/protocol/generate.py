@@ -15,7 +15,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """One prompt and how to continue it.
 
     ``token_ids`` is the whole prompt (at least one id). ``priority``: lower runs first, as in vLLM.
-    ``cache_salt`` separates tenants in the prefix cache.
+    ``cache_salt`` separates tenants in the prefix cache. ``owner`` is whose request it is, as the
+    gateway knows clients by their keys; empty where it asks for none.
     """
 
     request_id: RequestId
@@ -23,6 +24,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     sampling: SamplingParams
     priority: int = 0
     cache_salt: str = ""
+    owner: str = ""
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):

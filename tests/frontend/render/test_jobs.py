@@ -142,7 +142,7 @@ def test_echo_gives_the_prompt_back(renderer: Renderer, tokenizer: Tokenizer) ->
 
 def test_requests_are_named_after_the_answer(renderer: Renderer) -> None:
     job = completion(renderer, n=2, prompt=["a", "b"], priority=-3, cache_salt="tenant")
-    requests = job.requests("cmpl-x")
+    requests = job.requests("cmpl-x", "alice")
     assert [request.request_id for request in requests] == [f"cmpl-x-{i}" for i in range(4)]
     assert [request.token_ids for request in requests] == [
         job.prompts[0].token_ids,

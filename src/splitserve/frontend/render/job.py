@@ -49,8 +49,8 @@ class Job:
         """The prompt's ids where the client asked to see token ids."""
         return self.prompt_of(choice).token_ids if self.return_token_ids else None
 
-    def requests(self, answer_id: str) -> list[GenerateRequest]:
-        """One request a choice, named ``{answer_id}-{choice}``."""
+    def requests(self, answer_id: str, owner: str) -> list[GenerateRequest]:
+        """One request a choice, named ``{answer_id}-{choice}``, all of ``owner``."""
         return [
             GenerateRequest(
                 request_id=RequestId(f"{answer_id}-{choice}"),
@@ -58,6 +58,7 @@ class Job:
                 sampling=sampling,
                 priority=self.priority,
                 cache_salt=self.cache_salt,
+                owner=owner,
             )
             for choice, sampling in enumerate(self.sampling)
         ]
