@@ -81,7 +81,9 @@ class CallParser:
         self._events: list[Event] = []
         openers = self.grammar.openers
         self._finder = MarkFinder(openers) if openers else None
-        self._prose = any_prose if self._finder is None else self._finder.run(last=SPACE)
+        prose = any_prose if self._finder is None else self._finder.run(last=SPACE)
+        self._prose = Quiet(prose, TextDelta)
+        self._string = Quiet(string_run, self._calls.more)
         # What was read since a call has become possible: the marker that opened it, what was
         # matched after it, and the text in the present state.
         self._marker = self._held = self._here = ""
@@ -113,11 +115,9 @@ class CallParser:
         if self._state == TEXT:
             if self._content.waits or (self._finder is not None and self._finder.held):
                 return None
-            return Quiet(self._prose, TextDelta)
+            return self._prose
         reading = self._scanner or self._object
-        if reading is None or not reading.in_string:
-            return None
-        return Quiet(string_run, self._calls.more)
+        return self._string if reading is not None and reading.in_string else None
 
     def state(self) -> JSONValue:
         reading = self._scanner or self._object

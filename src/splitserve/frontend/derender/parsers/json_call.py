@@ -114,12 +114,7 @@ class CallObject:
         scanner = self._scanner
         if scanner is None or not self.begun or self._place != "arguments":
             return None
-        before = scanner.state()
-        shown, _ = scanner.feed(text)
-        if scanner.done or scanner.wrong:
-            scanner.restore(before)
-            return None
-        return shown
+        return scanner.inside(text)
 
     @property
     def in_string(self) -> bool:

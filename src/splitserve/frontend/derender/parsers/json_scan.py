@@ -194,6 +194,16 @@ class JsonScanner:
         """Whether plain characters and whole escapes (``string_run``) change nothing here."""
         return self._place == _STRING
 
+    def inside(self, text: str) -> str | None:
+        """Reads ``text`` if the value goes on beyond it, and returns what ``feed`` would; None,
+        with nothing read, where it does not."""
+        place, stack = self._place, self._stack
+        shown, _ = self.feed(text)
+        if self._place in _OVER:
+            self._place, self._stack = place, stack
+            return None
+        return shown
+
     def feed(self, text: str, start: int = 0) -> tuple[str, int]:
         """Reads ``text`` from ``start`` on.
 
@@ -231,6 +241,8 @@ class JsonScanner:
             else:
                 place = then
         self._place, self._stack = place, stack
+        if not shown:
+            return text[cut:at], at
         shown.append(text[cut:at])
         return "".join(shown), at
 
