@@ -241,10 +241,8 @@ class JsonScanner:
             else:
                 place = then
         self._place, self._stack = place, stack
-        if not shown:
-            return text[cut:at], at
-        shown.append(text[cut:at])
-        return "".join(shown), at
+        rest = text[cut:at]
+        return "".join((*shown, rest)) if shown else rest, at
 
     def state(self) -> JSONValue:
         """A JSON value for ``restore``."""
