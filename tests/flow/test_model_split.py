@@ -115,11 +115,14 @@ def test_several_choices_and_logprobs_are_the_same_split_and_whole(
         ).json()
         answers.append(
             [
-                (choice["token_ids"], [round(x, 3) for x in choice["logprobs"]["token_logprobs"]])
+                (choice["token_ids"], choice["logprobs"]["token_logprobs"])
                 for choice in sorted(answer["choices"], key=lambda c: int(c["index"]))
             ]
         )
-    assert answers[0] == answers[1]
+    for (ours, scores), (others, expected) in zip(*answers, strict=True):
+        assert ours == others
+        # What else is in a batch changes the last bits of a sum.
+        assert scores == pytest.approx(expected, abs=0.01)
     assert len(answers[0]) == 3
     assert len({tuple(tokens) for tokens, _ in answers[0]}) == 3
 
