@@ -14,7 +14,7 @@ INSTALLED := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model demo check test bench interop gpu fmt clean
+.PHONY: help setup model demo check test bench soak interop gpu fmt clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -38,6 +38,9 @@ bench: setup ## engine, handoff, gateway; URLS="A B" adds running servers side b
 	@$(BIN)/splitserve bench handoff --json
 	@$(BIN)/splitserve bench gateway --json
 	@$(if $(URLS),$(BIN)/splitserve bench endpoints $(URLS) --json)
+
+soak: setup ## 10 minutes of kills, freezes and restarts under 50 streams; MINUTES=N for others
+	@$(BIN)/splitserve bench soak --minutes $(or $(MINUTES),10) --json
 
 interop: setup ## tests against real vLLM
 	@$(call marked,interop)

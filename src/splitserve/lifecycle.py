@@ -146,15 +146,20 @@ class StopSignals:
     """Within the block, SIGTERM and Ctrl-C ask for a stop instead of ending the process.
 
     The first of either calls ``stop``; a second Ctrl-C calls ``abandon``, which by default ends
-    the process at once with EXIT_INTERRUPTED. Both run in the main thread between two bytecodes:
-    they must not block (``loop.call_soon_threadsafe(event.set)`` is what an event loop needs).
+    the process at once with EXIT_INTERRUPTED; a SIGTERM that is not the first calls ``again``,
+    which by default does nothing. All run in the main thread between two bytecodes: they must not
+    block (``loop.call_soon_threadsafe(event.set)`` is what an event loop needs).
     """
 
     def __init__(
-        self, stop: Callable[[], object], abandon: Callable[[], object] | None = None
+        self,
+        stop: Callable[[], object],
+        abandon: Callable[[], object] | None = None,
+        again: Callable[[], object] = lambda: None,
     ) -> None:
         self._stop = stop
         self._abandon = abandon or _exit_interrupted
+        self._again = again
         self._asked = False
         self._interrupted = False
         self._previous: dict[int, Any] = {}
@@ -187,6 +192,8 @@ class StopSignals:
             self._stop()
         elif second_interrupt:
             self._abandon()
+        elif number == signal.SIGTERM:
+            self._again()
 
 
 def _exit_interrupted() -> None:

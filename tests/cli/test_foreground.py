@@ -1,5 +1,7 @@
 """What ``serve`` and ``up`` do with the signals they get, and what they show."""
 
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -74,6 +76,53 @@ def test_a_second_ctrl_c_kills_what_does_not_stop(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
         assert gone(running, within_s=5)
+
+
+def test_sighup_restarts_the_workers_and_says_so(tmp_path: Path) -> None:
+    with foreground(tmp_path, "worker", "worker") as process:
+        running = pids(until_ready(process))
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        lines = list[str]()
+        while not lines or "restarted 2 workers" not in lines[-1]:
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        told = [line.split(" ", 1)[1].strip() for line in lines]
+        assert "restarting worker-0 (1 of 2)" in told
+        assert "restarting worker-1 (2 of 2)" in told
+        assert gone(running[:2], within_s=0)
+        assert not gone(running[2:], within_s=0)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate()
+        assert process.returncode == 0
+        assert "Traceback" not in err
+
+
+IN_TERMINAL = """
+import fcntl, runpy, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_closed_terminal_stops_everything(tmp_path: Path) -> None:
+    manager, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_TERMINAL, str(SCRIPT), str(tmp_path), "worker"],
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    with process:
+        running = pids(until_ready(process))
+        os.close(manager)  # the kernel sends SIGHUP to the session's leader
+        assert process.wait() == 0
+        assert gone(running, within_s=0)
 
 
 def test_a_signal_during_the_start_stops_it(tmp_path: Path) -> None:

@@ -31,53 +31,97 @@ def complete(cluster: Cluster, ids: Sequence[int], max_tokens: int, **more: Any)
 
 
 class Stream:
-    """A streamed completion, read by a thread of its own: headers come with the first token."""
+    """A streamed completion, read by a thread of its own: headers come with the first token.
 
-    def __init__(self, cluster: Cluster, ids: Sequence[int], max_tokens: int) -> None:
+    ``name`` becomes part of the request's id. ``errors`` are all error forms that came, ``status``
+    is HTTP's (0: no answer at all).
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ids: Sequence[int],
+        max_tokens: int,
+        name: str = "",
+        **more: Any,
+    ) -> None:
         self.tokens: list[int] = []
-        self.error: dict[str, Any] | None = None
+        self.errors: list[dict[str, Any]] = []
+        self.status = 0
         self.finished = False
         self.finish_reason: str | None = None
         self._url = f"{cluster.url}/v1/completions"
-        self._body = body(cluster, ids, max_tokens, stream=True)
+        self._body = body(cluster, ids, max_tokens, stream=True, **more)
+        self._headers = {"x-request-id": name} if name else {}
         self._news = threading.Condition()
         self._ended = False
-        self._response: httpx.Response | None = None
+        self._socket: socket.socket | None = None
+        self._sent = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    @property
+    def error(self) -> dict[str, Any] | None:
+        return self.errors[0] if self.errors else None
+
+    @property
+    def ended(self) -> bool:
+        with self._news:
+            return self._ended
 
     def read(self, count: int) -> None:
         """Waits for ``count`` tokens or the end."""
         with self._news:
             assert self._news.wait_for(lambda: len(self.tokens) >= count or self._ended, 30)
 
-    def read_all(self) -> None:
+    def read_all(self, within_s: float = 30) -> None:
         with self._news:
-            assert self._news.wait_for(lambda: self._ended, 30)
+            assert self._news.wait_for(lambda: self._ended, within_s), "no end came"
         self._thread.join()
 
+    def leave(self) -> None:
+        """The client goes away, whether or not there is an answer yet."""
+        assert self._sent.wait(30), "the request was not sent"
+        assert self._socket is not None
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        """The client goes away, whether or not the answer is whole."""
-        if self._response is not None:
-            connection = self._response.extensions["network_stream"].get_extra_info("socket")
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        """As ``leave``; returns when nothing of the request is left here."""
+        if self._sent.is_set():
+            self.leave()
         self._thread.join()
+
+    def wait_sent(self) -> None:
+        assert self._sent.wait(30), "the request was not sent"
 
     def _run(self) -> None:
         with (
             suppress(httpx.TransportError),
             httpx.Client(timeout=30) as client,
-            client.stream("POST", self._url, json=self._body) as response,
+            client.stream(
+                "POST",
+                self._url,
+                json=self._body,
+                headers=self._headers,
+                extensions={"trace": self._note},
+            ) as response,
         ):
-            self._response = response
+            self.status = response.status_code
             if response.status_code != 200:
-                self.error = json.loads(response.read())["error"]
+                self.errors.append(json.loads(response.read())["error"])
             else:
                 self._read(response)
+        self._sent.set()
         with self._news:
             self._ended = True
             self._news.notify_all()
+
+    def _note(self, event: str, facts: dict[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            self._socket = facts["return_value"].get_extra_info("socket")
+        elif event == "http11.send_request_body.complete":
+            self._sent.set()
 
     def _read(self, response: httpx.Response) -> None:
         for line in response.iter_lines():
@@ -89,7 +133,7 @@ class Stream:
     def _take(self, event: dict[str, Any]) -> None:
         with self._news:
             if "error" in event:
-                self.error = event["error"]
+                self.errors.append(event["error"])
             for choice in event.get("choices", ()):
                 self.tokens += choice.get("token_ids") or []
                 self.finish_reason = choice["finish_reason"] or self.finish_reason

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -19,6 +20,8 @@ import psutil
 
 FAKE = ("--engine", "fake", "--block-size", "4", "--fake-num-blocks", "512")
 """Worker flags: an engine without a model."""
+
+PROGRAM = ("-m", "splitserve")
 
 START_S = 60.0
 SETTLE_S = 5.0
@@ -55,12 +58,13 @@ class Process:
 
 @dataclass
 class Cluster:
-    """``workers`` by name; ``url`` of the gateway."""
+    """``workers`` by name; ``url`` of the gateway. ``worker_program`` is what python runs."""
 
     model: str
     run_dir: Path
     worker_flags: Sequence[str]
     gateway_flags: Sequence[str] = ()
+    worker_program: Sequence[str] = PROGRAM
     workers: dict[str, Process] = field(default_factory=dict)
     gateway: Process | None = None
 
@@ -75,13 +79,24 @@ class Cluster:
         return f"http://127.0.0.1:{self.gateway.facts['port']}"
 
     def address(self, name: str) -> str:
+        """Where others reach the worker."""
         return f"unix:{self.run_dir / name}.sock"
+
+    def listens(self, name: str) -> str:
+        """Where the worker listens."""
+        return self.address(name)
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What a worker's environment has beside ours."""
+        del name
+        return {}
 
     def launch_worker(self, role: str, name: str, *flags: str) -> "Starting":
         command = ["worker", self.model, "--role", role, "--name", name]
-        command += ["--listen", self.address(name), "--cores", self._core(name)]
+        command += ["--listen", self.listens(name), "--cores", self._core(name)]
         command += [*self.worker_flags, *flags]
-        return _launch(name, command, self.run_dir)
+        program = self.worker_program
+        return _launch(name, command, self.run_dir, program, self.environment(name))
 
     def _core(self, name: str) -> str:
         """One core per worker, in turn by the number in its name and its kind."""
@@ -180,12 +195,19 @@ class Starting:
         return Process(self.name, self.popen, self.log, facts)
 
 
-def _launch(name: str, command: Sequence[str], run_dir: Path) -> Starting:
+def _launch(
+    name: str,
+    command: Sequence[str],
+    run_dir: Path,
+    program: Sequence[str] = PROGRAM,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Starting:
     read_fd, write_fd = os.pipe()
     log = run_dir / f"{name}.log"
     with log.open("ab") as out:
         popen = subprocess.Popen(
-            [sys.executable, "-m", "splitserve", *command, "--status-fd", str(write_fd)],
+            [sys.executable, *program, *command, "--status-fd", str(write_fd)],
+            env={**os.environ, **environment},
             pass_fds=(write_fd,),
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -220,15 +242,23 @@ def running(
     """Workers given as (role, name) and a gateway; at the end nothing may be left running."""
     with tempfile.TemporaryDirectory(prefix="ss-") as run_dir:
         cluster = Cluster(model, Path(run_dir), worker_flags, gateway_flags)
-        try:
-            starting = [cluster.launch_worker(role, name) for role, name in roles]
-            for spawned in starting:
-                cluster.workers[spawned.name] = spawned.wait()
-            cluster.start_gateway([name for _, name in roles])
+        with started(cluster, roles):
             yield cluster
-        finally:
-            cluster.stop()
-        assert not leftovers(run_dir), f"left running: {leftovers(run_dir)}"
+
+
+@contextmanager
+def started(cluster: Cluster, roles: Sequence[tuple[str, str]]) -> Iterator[None]:
+    """As ``running``, for a cluster that was made elsewhere."""
+    try:
+        starting = [cluster.launch_worker(role, name) for role, name in roles]
+        for spawned in starting:
+            cluster.workers[spawned.name] = spawned.wait()
+        cluster.start_gateway([name for _, name in roles])
+        yield
+    finally:
+        cluster.stop()
+    left = leftovers(str(cluster.run_dir))
+    assert not left, f"left running: {left}"
 
 
 def leftovers(run_dir: str) -> list[str]:

@@ -57,6 +57,15 @@ def second_life_fails(status: StatusPipe) -> int:
     return worker(status)
 
 
+def dies_later(status: StatusPipe) -> int:
+    """Ready in its first life; dies before it is ready in all others, while FILE is there."""
+    trouble = Path(sys.argv[4])
+    if trouble.exists():
+        return 7
+    trouble.touch()
+    return worker(status)
+
+
 def babbles(status: StatusPipe) -> int:
     os.write(int(sys.argv[2]), b"hello\n")
     return 0
@@ -80,7 +89,18 @@ def gateway(status: StatusPipe) -> int:
 
 KINDS = {
     kind.__name__: kind
-    for kind in (worker, deaf, slow, refuses, crashes, family, second_life_fails, babbles, gateway)
+    for kind in (
+        worker,
+        deaf,
+        slow,
+        refuses,
+        crashes,
+        family,
+        second_life_fails,
+        dies_later,
+        babbles,
+        gateway,
+    )
 }
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from splitserve.errors import UnavailableError
 from splitserve.launch.hosts.local import LocalHost
-from splitserve.launch.keep import State
+from splitserve.launch.keep import State, Supervised
 from splitserve.launch.spec import ProcessSpec
 from splitserve.launch.supervise import Deployment
 from splitserve.lifecycle import StartFailed
@@ -109,6 +110,75 @@ async def test_one_that_fails_in_its_second_life_is_tried_a_third_time(tmp_path:
         os.kill(pid, signal.SIGKILL)
         await watcher.until(lambda: watcher.count("a", State.READY) == 2)
         assert running.processes[0].restarts == 2
+
+
+def kill(process: Supervised) -> None:
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+
+
+async def test_one_that_keeps_dying_is_given_up_and_the_rest_runs_on(tmp_path: Path) -> None:
+    watcher, trouble = Watcher(), tmp_path / "trouble"
+    workers = spec("a", "dies_later", str(trouble)), spec("b", "worker")
+    async with deployment(tmp_path, watcher, *workers) as running:
+        dying, steady, gateway = running.processes
+        kill(dying)
+        await watcher.until(lambda: dying.state is State.GIVEN_UP)
+        assert dying.note == (
+            "died 5 times within 120 s, exited with code 7 at last; not started again"
+        )
+        assert dying.restarts == 4
+        assert [steady.state, gateway.state] == [State.READY] * 2
+        assert watcher.count("a", State.GIVEN_UP) == 1
+    assert dying.state is State.STOPPED
+
+
+async def test_workers_are_restarted_one_after_another(tmp_path: Path) -> None:
+    watcher, said = Watcher(), list[str]()
+    async with deployment(tmp_path, watcher, spec("a", "worker"), spec("b", "worker")) as running:
+        before = [process.pid for process in running.processes]
+        watcher.seen.clear()
+        await running.restart_workers(said.append)
+        after = [process.pid for process in running.processes]
+        assert before[2] == after[2]
+        assert not set(before[:2]) & set(after)
+        assert [process.restarts for process in running.processes] == [0, 0, 0]
+    anew = [State.RENEWING, State.STARTING, State.READY]
+    assert watcher.seen[:6] == [("a", s) for s in anew] + [("b", s) for s in anew]
+    assert said == ["restarting a (1 of 2)", "restarting b (2 of 2)", "restarted 2 workers"]
+
+
+async def test_a_worker_that_does_not_come_back_ends_the_restart(tmp_path: Path) -> None:
+    watcher, trouble = Watcher(), tmp_path / "trouble"
+    workers = spec("a", "dies_later", str(trouble)), spec("b", "worker")
+    async with deployment(tmp_path, watcher, *workers) as running:
+        untouched = running.processes[1].pid
+        with pytest.raises(UnavailableError, match=r"^a is given up: died 5 times"):
+            await running.restart_workers(lambda line: None)
+        assert running.processes[1].pid == untouched
+        trouble.unlink()
+        await running.restart_workers(lambda line: None)
+        assert [process.state for process in running.processes] == [State.READY] * 3
+
+
+async def test_a_worker_that_ignores_the_restart_is_killed(tmp_path: Path) -> None:
+    async with deployment(tmp_path, Watcher(), spec("a", "deaf")) as running:
+        pid = running.processes[0].pid
+        await running.restart_workers(lambda line: None)
+        assert pid is not None
+        assert not is_running(pid)
+        assert running.processes[0].state is State.READY
+
+
+async def test_a_stop_in_the_middle_of_a_restart_leaves_nothing(tmp_path: Path) -> None:
+    watcher, before = Watcher(), children()
+    async with deployment(tmp_path, watcher, spec("a", "worker"), spec("b", "worker")) as running:
+        watcher.seen.clear()
+        rolling = asyncio.create_task(running.restart_workers(lambda line: None))
+        await watcher.until(lambda: watcher.count("a", State.STARTING) == 1)
+        rolling.cancel()
+    assert children() == before
+    assert [process.state for process in running.processes] == [State.STOPPED] * 3
 
 
 async def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

@@ -15,7 +15,11 @@ from splitserve.protocol.control import (
     Drain,
     Failed,
     Hello,
+    Holding,
+    Inventory,
     Pair,
+    RoleSet,
+    SetRole,
     StepTokens,
     Submit,
     Welcome,
@@ -77,10 +81,17 @@ EVERY_MESSAGE: list[Message] = [
         )
     ),
     Failed(RequestId("r"), "engine", "no"),
+    Failed(RequestId("r"), "invalid", "no", "structured_outputs"),
     Drain(),
+    Drain(0.5),
+    SetRole("prefill", 1.0),
+    RoleSet("decode", "too soon"),
+    Inventory(3),
+    Holding(3, (RequestId("r"), RequestId("q"))),
     Reserve(HandoffId("r#0"), REQUEST, WorkerId("p0"), 5.0),
     Grant(TARGET, 16),
     Refuse(HandoffId("r#0"), "no_blocks", "full", True),
+    Refuse(HandoffId("r#0"), "invalid", "no", False, "prompt"),
     Prefill(REQUEST, TARGET, 5.0),
     PrefillDone(RequestId("r"), HandoffId("r#0"), 1, 0.1, 0.2, 0.3),
     KVReady(HandoffId("r#0"), 4, 17),
@@ -89,7 +100,7 @@ EVERY_MESSAGE: list[Message] = [
     Renew((HandoffId("r#0"),)),
     Attach(WorkerId("p0"), Incarnation("i"), 7, FINGERPRINT, "shm"),
     Attached(WorkerId("d0"), Incarnation("i"), "a>b", FINGERPRINT, b"\x00\xff"),
-    Load(KVCounts(1, 2, 3, 4, 5, 6), 1, 2, 3, 4, 5, 6, 7, ("p0",), True),
+    Load(KVCounts(1, 2, 3, 4, 5, 6), 1, 2, 3, 4, 5, 6, 7, ("p0",), True, "decode", 2, 0.5),
 ]
 
 

@@ -38,6 +38,10 @@ class Notebook:
     handoffs: list[tuple[str, int, float, float, float]] = field(default_factory=list)
     fallbacks: list[tuple[str, str]] = field(default_factory=list)
     outcomes: list[tuple[str, str]] = field(default_factory=list)
+    admissions: list[tuple[str, str]] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    predicted: list[float] = field(default_factory=list)
 
     def placed(self, request_id: RequestId, placement: Placement) -> None:
         self.placements.append(placement)
@@ -53,6 +57,16 @@ class Notebook:
 
     def fallback(self, rung: str, reason: str) -> None:
         self.fallbacks.append((rung, reason))
+
+    def admission(self, decision: str, reason: str) -> None:
+        self.admissions.append((decision, reason))
+
+    def waited(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def queue(self, depth: int, predicted_wait_s: float) -> None:
+        self.depths.append(depth)
+        self.predicted.append(predicted_wait_s)
 
     def ended(self, request_id: RequestId, outcome: str) -> None:
         self.outcomes.append((request_id, outcome))

@@ -224,16 +224,53 @@ def test_refusal_for_lack_of_room_waits_again_and_costs_no_attempt() -> None:
         (State.PREFILLING, "invalid"),
         (State.LOCAL, "invalid"),
         (State.RECOMPUTING, "too_long"),
+        (State.TRANSFERRING, "invalid"),
+        (State.DECODING, "invalid"),
     ],
 )
 def test_what_the_caller_did_wrong_is_said_to_the_caller_and_not_tried_again(
     state: State, code: str
 ) -> None:
-    event = PartFailed(D, code, "too many tokens", Alternatives(Placement(D2, P2, ""), D2))
+    anywhere = Alternatives(Placement(D2, P2, ""), D2)
+    event = PartFailed(D, code, "too many tokens", anywhere, "prompt")
     failed, actions = step(in_state(state), event, NOW)
     assert failed.state is State.FAILED
-    assert actions[-1] == FailRequest(Fault.CALLER, "too many tokens")
+    assert actions[-1] == FailRequest(Fault.CALLER, "too many tokens", "prompt")
     assert not any(isinstance(action, SendSubmit | SendReserve) for action in actions)
+
+
+def test_an_answer_whose_grammar_breaks_off_is_not_replayed() -> None:
+    answering, _ = step(in_state(State.LOCAL), Spoke(D), NOW)
+    failed, actions = step(answering, PartFailed(D, "invalid", "", Alternatives(whole=D2)), NOW)
+    assert failed.state is State.FAILED
+    assert actions == (FailRequest(Fault.CALLER, ""),)
+
+
+@pytest.mark.parametrize("state", [State.GRANTING, State.LOCAL])
+def test_what_a_leaving_worker_had_not_begun_is_placed_anew(state: State) -> None:
+    event = PartFailed(D, "draining", "leaving", Alternatives(whole=D2))
+    waiting, actions = step(in_state(state), event, NOW)
+    assert (waiting.state, waiting.failures, waiting.avoid) == (State.WAITING, 0, frozenset())
+    assert actions == (Requeue(D),)
+
+
+def test_a_request_may_be_handed_over_any_number_of_times() -> None:
+    progress, _ = step(in_state(State.LOCAL), Spoke(D), NOW)
+    here, there = D, D2
+    for code in ("draining",) * 20:
+        handed = PartFailed(here, code, "", Alternatives(whole=there))
+        progress, actions = step(progress, handed, NOW)
+        assert actions == (CountFallback("replay", f"worker_{code}"), SendSubmit(there))
+        progress, _ = step(progress, Spoke(there), NOW)
+        here, there = there, here
+    assert progress.state is State.DECODING
+    assert (progress.failures, progress.avoid) == (0, frozenset())
+
+
+def test_a_worker_with_another_role_is_left_alone_and_costs_no_attempt() -> None:
+    event = PartFailed(D, "role_changed", "", Alternatives(whole=D2))
+    moved, _ = step(in_state(State.DECODING), event, NOW)
+    assert (moved.state, moved.failures, moved.avoid) == (State.RECOMPUTING, 0, {D})
 
 
 def test_no_room_anywhere_in_the_end_is_overload() -> None:

@@ -123,6 +123,23 @@ def test_a_linked_decode_worker_is_preferred_to_one_without_a_link(make: type[Po
     assert decode_of(make(), workers) == "d1"
 
 
+@pytest.mark.parametrize("make", POLICIES)
+def test_nothing_goes_to_a_worker_that_does_not_accept_it(make: type[Policy]) -> None:
+    full, free = view("a", accepts=False), view("b", running=9)
+    assert decode_of(make(), [full, free]) == "b"
+    assert make().place(ASK, [full], 0.0) is None
+
+
+@pytest.mark.parametrize("make", POLICIES)
+def test_a_split_request_waits_for_a_prefill_worker_that_accepts_it(make: type[Policy]) -> None:
+    busy, free = view("p0", "prefill", accepts=False), view("p1", "prefill", waiting_tokens=900)
+    d0, d1 = view("d0", "decode", linked=linked("p0", "p1")), view("d1", "decode", running=9)
+    assert make().place(ASK, [busy, replace(d0, linked=linked("p0"))], 0.0) is None
+    placement = make().place(ASK, [busy, free, d0, d1], 0.0)
+    assert placement is not None
+    assert (placement.decode, placement.prefill) == ("d0", "p1")
+
+
 def test_policies_are_made_by_name_and_an_unknown_one_is_named() -> None:
     assert isinstance(registry.create("round_robin"), RoundRobin)
     assert isinstance(registry.create("least_loaded"), LeastLoaded)
@@ -134,7 +151,7 @@ def test_policies_are_made_by_name_and_an_unknown_one_is_named() -> None:
     ("changes", "named"),
     [
         ({"liveness_s": 0.0}, "liveness_s"),
-        ({"queue_timeout_s": -1.0}, "queue_timeout_s"),
+        ({"ttft_deadline_s": -1.0}, "ttft_deadline_s"),
         ({"max_attempts": 0}, "max_attempts"),
         ({"max_queued": -1}, "max_queued"),
         ({"tick_s": 1.5}, "tick_s"),

@@ -176,15 +176,13 @@ async def test_who_waits_too_long_is_told_so(bench: Bench) -> None:
     assert first.tokens == expected(8)
 
 
-async def test_without_any_worker_the_answer_is_503_in_the_end(bench: Bench) -> None:
+async def test_without_any_worker_the_answer_is_503_at_once(bench: Bench) -> None:
     router = await bench.router()
-    answer = Answer(router, prompt("r"))
-    await until(lambda: router.waiting_requests == 1)
-    bench.clock.advance(31)
-    router.tick()
-    await answer.ended()
+    answer = await Answer(router, prompt("r")).ended()
     assert isinstance(answer.error, OverloadError)
-    assert answer.error.status == 503
+    assert (answer.error.status, str(answer.error)) == (503, "no worker is ready to serve requests")
+    assert bench.notes.admissions == [("refused", "no_worker")]
+    assert router.open_requests == 0
 
 
 async def test_a_request_that_takes_too_long_ends_everywhere(bench: Bench) -> None:

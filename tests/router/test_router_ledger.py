@@ -1,7 +1,6 @@
 from splitserve.ids import RequestId, WorkerId
 from splitserve.router import ledger
 from splitserve.router.ledger import Ledger
-from splitserve.router.waiting import WaitingLine
 
 W, V = WorkerId("w"), WorkerId("v")
 
@@ -55,12 +54,25 @@ def test_an_unknown_worker_has_nothing_open() -> None:
     assert book.empty
 
 
-def test_who_comes_back_gets_the_old_place() -> None:
-    line: WaitingLine[int] = WaitingLine(lambda n: n)
-    for n in (3, 4, 5):
-        line.join(n)
-    line.leave(3)
-    line.leave(99)
-    assert line.first() == 4
-    line.join(3)
-    assert (line.first(), len(line)) == (3, 3)
+def test_promised_tokens_count_until_the_worker_is_told_or_the_promise_ends() -> None:
+    book: Ledger[str] = Ledger()
+    book.promise(W, rid(1), 100)
+    book.promise(W, rid(2), 10)
+    assert (book.pending_tokens(W), book.unsettled(W)) == (110, 2)
+    assert book.empty
+    book.open(W, rid(1), "a", 100)
+    assert (book.pending_tokens(W), book.unsettled(W)) == (110, 2)
+    book.close(W, rid(2))
+    assert book.settle(W, rid(1)) == 100
+    assert book.settle(W, rid(1)) == 0
+    assert (book.pending_tokens(W), book.unsettled(W)) == (0, 0)
+
+
+def test_what_was_open_at_a_report_is_known_until_the_worker_is_lost() -> None:
+    book: Ledger[str] = Ledger()
+    book.open(W, rid(1), "a", 1)
+    book.reported(W)
+    book.open(W, rid(2), "b", 1)
+    assert book.open_at_report(W) == 1
+    book.lose(W)
+    assert book.open_at_report(W) == 0

@@ -35,7 +35,7 @@ def stream_in_own_process(
     process.start()
     theirs.close()
     try:
-        reads: list[list[tuple[float, bytes]]] = ours.recv()
+        reads = msgspec.msgpack.decode(ours.recv_bytes(), type=list[list[tuple[float, bytes]]])
     except EOFError as error:
         raise UnavailableError("the measuring client failed; see its message above") from error
     finally:
@@ -44,7 +44,7 @@ def stream_in_own_process(
 
 
 def _main(url: str, bodies: list[bytes], timeout_s: float, results: Pipe) -> None:
-    results.send(uvloop.run(_run(url, bodies, timeout_s)))
+    results.send_bytes(msgspec.msgpack.encode(uvloop.run(_run(url, bodies, timeout_s))))
 
 
 async def _run(url: str, bodies: list[bytes], timeout_s: float) -> list[list[tuple[float, bytes]]]:

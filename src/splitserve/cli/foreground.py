@@ -7,7 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from splitserve.cli.hangup import HangupSignal
 from splitserve.cli.pull import RichProgress
+from splitserve.errors import UnavailableError
 from splitserve.launch.facts import model_facts
 from splitserve.launch.keep import Limits
 from splitserve.launch.narrate import Narrator
@@ -50,18 +52,43 @@ async def _until_signal(ready: Prepared, out: Console, narrator: Narrator) -> in
         os._exit(EXIT_INTERRUPTED)
 
     loop = asyncio.get_running_loop()
-    serving = asyncio.create_task(_serve(deployment, ready, out, narrator))
-    with StopSignals(lambda: loop.call_soon_threadsafe(serving.cancel), abandon) as signals:
+    asked = asyncio.Event()
+    serving = asyncio.create_task(_serve(deployment, ready, out, narrator, asked))
+    with (
+        StopSignals(lambda: loop.call_soon_threadsafe(serving.cancel), abandon) as signals,
+        HangupSignal(restart=asked.set, stop=serving.cancel),
+    ):
         await asyncio.wait([serving])
         if not serving.cancelled():
             serving.result()
     return signals.exit_code
 
 
-async def _serve(deployment: Deployment, ready: Prepared, out: Console, narrator: Narrator) -> None:
+async def _serve(
+    deployment: Deployment,
+    ready: Prepared,
+    out: Console,
+    narrator: Narrator,
+    restart_asked: asyncio.Event,
+) -> None:
     async with AsyncExitStack() as running:
         async with narrator.waiting_for(deployment.processes):
             await running.enter_async_context(deployment)
         show_running(out, deployment.processes)
         show_url(out, deployment.url, ready.plan.topology.model.served_as, narrator.elapsed_s)
-        await deployment.run_forever()
+        restarting = asyncio.create_task(_restart_when(restart_asked, deployment, narrator))
+        try:
+            await deployment.run_forever()
+        finally:
+            restarting.cancel()
+
+
+async def _restart_when(asked: asyncio.Event, deployment: Deployment, narrator: Narrator) -> None:
+    """Each time it is asked for; what is asked for meanwhile is one more."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        try:
+            await deployment.restart_workers(narrator.say)
+        except UnavailableError as error:
+            narrator.say(f"restarting stops here: {error}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from splitserve.cli import options
-from splitserve.launch.addresses import exposure_warning
+from splitserve.cli.exposure import warn_if_exposed
 from splitserve.launch.checks import check_value, one_of
 from splitserve.launch.topology import POLICIES
 from splitserve.lifecycle import StatusPipe, end_with_parent, reporting_failure
@@ -14,6 +14,7 @@ from splitserve.loading import load
 from splitserve.logs import LEVELS, configure
 from splitserve.processes.config import GatewayConfig
 from splitserve.protocol.address import parse_address
+from splitserve.protocol.gate import GateFiles
 
 
 def gateway(
@@ -34,6 +35,12 @@ def gateway(
     tool_call_parser: options.ToolCallParser = options.GATEWAY.tool_call_parser,
     reasoning_parser: options.ReasoningParser = options.GATEWAY.reasoning_parser,
     state_key_file: options.StateKeyFile = None,
+    api_key_file: options.ApiKeyFile = None,
+    reuse_port: options.ReusePort = False,
+    secret_file: options.SecretFile = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    tls_ca: options.TlsCa = None,
     log_level: options.LogLevel = "info",
     status_fd: options.StatusFd = None,
     parent_pid: options.ParentPid = None,
@@ -41,8 +48,8 @@ def gateway(
     """Run one gateway: the OpenAI API, placement, and the driving of handoffs.
 
     It holds no state that cannot be lost: run as many as you like over the same workers. Workers
-    may start later; /ready answers 200 once a request would be served. There are no API keys yet:
-    keep it on a loopback address or behind a proxy that checks who calls.
+    may start later; /ready answers 200 once a request would be served. With --api-key-file it asks
+    for a key, except on /health, /ready, /version and /metrics.
     """
     status = StatusPipe(status_fd)
     with reporting_failure(status):
@@ -61,10 +68,12 @@ def gateway(
             tool_call_parser=tool_call_parser,
             reasoning_parser=reasoning_parser,
             state_key_file=state_key_file,
+            api_key_file=api_key_file,
+            reuse_port=reuse_port,
+            gate=GateFiles(secret_file, tls_cert, tls_key, tls_ca),
         )
         check_gateway(config)
-        if warning := exposure_warning(host):
-            print(f"warning: {warning}", file=sys.stderr)
+        warn_if_exposed(host, api_key_file)
         return int(load("splitserve.processes.gateway:run")(config, status))
 
 

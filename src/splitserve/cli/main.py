@@ -10,6 +10,8 @@ from splitserve import __version__
 from splitserve.cli.bench import bench
 from splitserve.cli.errors import EXIT_CODES_HELP, exit_code_of, help_without_verb
 from splitserve.cli.gateway import gateway
+from splitserve.cli.key import key
+from splitserve.cli.operate import drain, set_role
 from splitserve.cli.render import render
 from splitserve.cli.serve import serve
 from splitserve.cli.up import up
@@ -67,7 +69,10 @@ def pull(
 
 app.command(short_help="Run one worker by hand.")(worker)
 app.command(short_help="Run one gateway by hand.")(gateway)
+app.command(short_help="Let a running worker finish and leave.")(drain)
+app.command("set-role", short_help="Give a running worker another role.")(set_role)
 app.command(short_help="Run the text work as a service.")(render)
+app.command(short_help="Make a key for a client.")(key)
 app.add_typer(bench, name="bench", short_help="Measure one part at a time.")
 
 

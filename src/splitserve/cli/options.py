@@ -169,6 +169,58 @@ StateKeyFile = Annotated[
     ),
 ]
 
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--api-key-file",
+        metavar="FILE",
+        help="Ask clients for a key: lines made by `splitserve key`, readable by their owner only. "
+        "The environment variable SPLITSERVE_API_KEY holds one key more.",
+        show_default="no keys",
+    ),
+]
+ReusePort = Annotated[
+    bool,
+    typer.Option(
+        "--reuse-port",
+        help="Share the port with other gateways that were started with this flag.",
+    ),
+]
+
+# How processes on several machines trust each other.
+SecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--secret-file",
+        metavar="FILE",
+        help="Secret that all processes share over tcp:, readable by its owner only. The "
+        "environment variable SPLITSERVE_SECRET does too.",
+        show_default="none",
+    ),
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        metavar="FILE",
+        help="Certificate for tcp: between processes; with --tls-key and --tls-ca.",
+        show_default="no TLS",
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", help="Its private key.", show_default="no TLS"),
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        metavar="FILE",
+        help="Certificate of the authority that signed those of all processes.",
+        show_default="no TLS",
+    ),
+]
+
 # How a process runs.
 LogDir = Annotated[
     Path | None,

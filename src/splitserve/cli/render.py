@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import typer
 
 from splitserve.cli import options
+from splitserve.cli.exposure import warn_if_exposed
 from splitserve.errors import ConfigError
-from splitserve.launch.addresses import exposure_warning
 from splitserve.launch.checks import check_value, one_of
 from splitserve.lifecycle import StatusPipe, end_with_parent, reporting_failure
 from splitserve.loading import load
@@ -39,6 +39,7 @@ def render(
     tool_call_parser: options.ToolCallParser = _DEFAULT.tool_call_parser,
     reasoning_parser: options.ReasoningParser = _DEFAULT.reasoning_parser,
     state_key_file: options.StateKeyFile = None,
+    api_key_file: options.ApiKeyFile = None,
     agree_with: AgreeWith = None,
     log_level: options.LogLevel = "info",
     status_fd: options.StatusFd = None,
@@ -48,8 +49,8 @@ def render(
 
     Requests become token ids under /v1/chat/completions/render, answers of token ids become OpenAI
     answers under /v1/chat/completions/derender, with the fields of vLLM's services. It keeps no
-    state: run as many as you like. There are no API keys yet: keep it on a loopback address or
-    behind a proxy that checks who calls.
+    state: run as many as you like. With --api-key-file it asks for a key, except on /health,
+    /ready, /version and /metrics.
     """
     status = StatusPipe(status_fd)
     with reporting_failure(status):
@@ -66,11 +67,11 @@ def render(
             tool_call_parser=tool_call_parser,
             reasoning_parser=reasoning_parser,
             state_key_file=state_key_file,
+            api_key_file=api_key_file,
             agree_with=agree_with,
         )
         check_render(config)
-        if warning := exposure_warning(host):
-            print(f"warning: {warning}", file=sys.stderr)
+        warn_if_exposed(host, api_key_file)
         return int(load("splitserve.processes.render:run")(config, status))
 
 

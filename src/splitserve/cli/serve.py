@@ -72,7 +72,8 @@ def serve(
 
     Without a shape it runs one worker. With --prefill and --decode, prompts are computed by one set
     of workers and answers written by another, so that a long prompt does not stall running answers.
-    The machine's cores are shared out evenly among the workers. Ctrl-C stops everything.
+    The machine's cores are shared out evenly among the workers. SIGHUP restarts the workers one
+    after another while the others serve. Ctrl-C stops everything.
 
     Examples: `splitserve serve smollm2`, `splitserve serve smollm2 --prefill 1 --decode 1`.
     """

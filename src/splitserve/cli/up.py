@@ -31,7 +31,9 @@ def up(
 
     Prints the plan, waits until a request would be served, then shows what runs where. A worker
     that dies is started again, after half a second at first and after longer the more often it
-    dies. Ctrl-C (or SIGTERM) stops the gateway, then the workers; a second Ctrl-C kills them.
+    dies; one that keeps dying is given up, the others run on. SIGHUP restarts the workers one after
+    another while the others serve. Ctrl-C (or SIGTERM) stops the gateway, then the workers; a
+    second Ctrl-C kills them.
 
     The folder topologies/ of the source has examples.
     """

@@ -55,6 +55,14 @@ def worker(
             show_default="all, threads left to the system",
         ),
     ] = "",
+    drain_grace_s: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="After SIGTERM, how long running requests may go on here; what is left then goes "
+            "on at another worker. A second SIGTERM ends it now.",
+        ),
+    ] = options.WORKER.drain_grace_s,
     load_format: options.LoadFormat = options.MODEL.load_format,
     seed: options.Seed = options.MODEL.seed,
     fake_step_ms: options.FakeStepMs = options.WORKER.fake.step_ms,
@@ -94,6 +102,7 @@ def worker(
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
             cores=options.core_list("--cores", cores),
+            drain_grace_s=drain_grace_s,
             load_format=load_format,
             seed=seed,
             fake_step_s=fake_step_ms / 1e3,
@@ -126,9 +135,10 @@ def check_worker(config: WorkerConfig) -> None:
         ("--fake-num-blocks", config.fake_num_blocks),
     ):
         check_value(flag, value, value > 0, "must be positive")
-    for flag, cost_s in (
+    for flag, seconds in (
         ("--fake-step-ms", config.fake_step_s),
         ("--fake-prefill-us-per-token", config.fake_prefill_s_per_token),
         ("--fake-decode-us-per-seq", config.fake_decode_s_per_seq),
+        ("--drain-grace-s", config.drain_grace_s),
     ):
-        check_value(flag, cost_s, cost_s >= 0, "must not be negative")
+        check_value(flag, seconds, seconds >= 0, "must not be negative")

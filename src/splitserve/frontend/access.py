@@ -2,8 +2,10 @@
 
 import hashlib
 import hmac
+import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -20,7 +22,9 @@ OPEN_PATHS: Final = frozenset({"/health", "/ready", "/version", "/metrics"})
 _OWNER: Final = "splitserve.owner"
 _LINE: Final = re.compile(r"([A-Za-z0-9._-]{1,64}):sha256:([0-9a-f]{64})")
 _SCHEME: Final = b"bearer "
+_MIN_KEY_BYTES: Final = 16
 _MAX_KEY_BYTES: Final = 512
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class KeyRing:
@@ -34,12 +38,12 @@ class KeyRing:
         """Keys of ``file`` (lines ``owner:sha256:<hex>``, ``#`` begins a comment) and the one in
         the environment; None when there is neither.
 
-        Raises ConfigError for a file that cannot be read or has another line in it.
+        Raises ConfigError for a file that cannot be read, is open to others or has another line in
+        it, and for a key in the environment that is too short to be random.
         """
         owners = {} if file is None else dict(_lines(file))
-        alone = environment.get(ENVIRONMENT)
-        if alone:
-            owners[_digest(alone.encode()).hex()] = "environment"
+        if alone := environment.get(ENVIRONMENT, "").strip():
+            owners[_digest(_long_enough(alone.encode())).hex()] = "environment"
         if not owners and file is not None:
             raise ConfigError(f"{file} holds no key: make one with `splitserve key`")
         return cls(owners) if owners else None
@@ -78,6 +82,11 @@ class Guard:
         return self._keys.owner(key) if 0 < len(key) <= _MAX_KEY_BYTES else None
 
 
+def guarded(app: ASGIApp, keys: KeyRing | None) -> ASGIApp:
+    """``app`` itself where no keys are asked for."""
+    return app if keys is None else Guard(app, keys)
+
+
 def owner_of(scope: Scope) -> str:
     """Whose request it is; empty where keys are not asked for."""
     return str(scope.get(_OWNER, ""))
@@ -92,11 +101,54 @@ def new_key(owner: str) -> tuple[str, str]:
     return key, line
 
 
-def _lines(file: Path) -> Iterable[tuple[str, str]]:
+def keys_asked(file: Path | None, environment: Mapping[str, str]) -> bool:
+    """Whether a process that was started so would ask for keys."""
+    return file is not None or bool(environment.get(ENVIRONMENT, "").strip())
+
+
+def append_key(file: Path, line: str) -> None:
+    """Adds a line of ``new_key`` to a key file, which is made, for its owner alone, where there is
+    none. Raises ConfigError when it cannot be written or is open to others."""
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the key file {file}: {error}") from error
+        number = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _refuse_open_to_others(file, number)
+            size = os.fstat(number).st_size
+            unfinished = size > 0 and os.pread(number, 1, size - 1) != b"\n"
+            os.write(number, b"\n" * unfinished + line.encode() + b"\n")
+        finally:
+            os.close(number)
+    except OSError as error:
+        raise ConfigError(f"cannot write the key file {file}: {error.strerror}") from error
+
+
+def _read(file: Path) -> str:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            _refuse_open_to_others(file, opened.fileno())
+            return opened.read()
+    except OSError as error:
+        raise ConfigError(f"cannot read the key file {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the key file {file} is not text") from error
+
+
+def _refuse_open_to_others(file: Path, number: int) -> None:
+    if os.fstat(number).st_mode & _OTHERS:
+        raise ConfigError(f"the key file {file} is open to others: chmod 600 {file}")
+
+
+def _long_enough(key: bytes) -> bytes:
+    if not _MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES:
+        raise ConfigError(
+            f"{ENVIRONMENT} has {len(key)} bytes, a key has {_MIN_KEY_BYTES} to {_MAX_KEY_BYTES}: "
+            "make one with `splitserve key OWNER`"
+        )
+    return key
+
+
+def _lines(file: Path) -> Iterable[tuple[str, str]]:
+    text = _read(file)
     for number, line in enumerate(text.splitlines(), 1):
         content = line.partition("#")[0].strip()
         if not content:

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from splitserve.frontend.access import KeyRing, guarded
 from splitserve.frontend.forms import CHAT, COMPLETION, RESPONSE
 from splitserve.frontend.generation import GenerationEndpoint, Service
 from splitserve.frontend.measures import FrontendMetrics
@@ -22,6 +23,7 @@ from splitserve.frontend.process_routes import (
 )
 from splitserve.frontend.scale_out.abort import abort_endpoint
 from splitserve.frontend.scale_out.generate import TOKENS
+from splitserve.frontend.scale_out.openapi import openapi_route
 from splitserve.frontend.scale_out.routes import scale_out_routes, tokenize_routes
 from splitserve.frontend.scale_out.tier import TextTier
 from splitserve.protocol.generate import Generator
@@ -33,9 +35,10 @@ def create_app(
     registry: CollectorRegistry,
     ready: Ready,
     fingerprint: Fingerprint = dict,
+    access: KeyRing | None = None,
 ) -> ASGIApp:
     """``ready`` gives None when a request would succeed now, else the reason why not;
-    ``fingerprint`` what the engines behind it must agree with.
+    ``fingerprint`` what the engines behind it must agree with. ``access`` None lets everybody in.
 
     ``registry`` is what /metrics shows; the frontend's own metrics are registered with it here,
     so one registry serves one application. Ends ``tier``'s threads with the application.
@@ -56,16 +59,17 @@ def create_app(
         "/v1/responses": GenerationEndpoint(service, RESPONSE),
         "/inference/v1/generate": GenerationEndpoint(service, TOKENS),
     }
+    routes = [
+        *(Route(path, endpoint, methods=["POST"]) for path, endpoint in generation.items()),
+        abort_endpoint(service.live),
+        *scale_out_routes(tier),
+        *tokenize_routes(tier),
+        *model_routes(tier.model),
+        *process_routes(registry, ready),
+        fingerprint_route(tier.fingerprint, fingerprint),
+    ]
     app = Starlette(
-        routes=[
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in generation.items()),
-            abort_endpoint(service.live),
-            *scale_out_routes(tier),
-            *tokenize_routes(tier),
-            *model_routes(tier.model),
-            *process_routes(registry, ready),
-            fingerprint_route(tier.fingerprint, fingerprint),
-        ],
+        routes=[*routes, openapi_route(routes)],
         exception_handlers={HTTPException: http_error},
         lifespan=lifespan,
     )
@@ -77,4 +81,4 @@ def create_app(
         endpoint = generation.get(scope["path"], app) if direct else app
         await endpoint(scope, receive, send)
 
-    return dispatch
+    return guarded(dispatch, access)

@@ -43,7 +43,7 @@ def _is_chat(body: bytes) -> bool:
     """A body that is no JSON object is for ``parse`` to refuse."""
     try:
         return _CHAT_FIELD in msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
 
 

@@ -28,9 +28,13 @@ class Narrator:
 
     def changed(self, process: Supervised) -> None:
         """For Deployment's ``on_change``."""
-        clock = time.strftime("%H:%M:%S")
         note = f": {process.note}" if process.note else ""
-        print_line(self._console, f"{clock} {process.spec.name} {process.state.value}{note}")
+        self.say(f"{process.spec.name} {process.state.value}{note}")
+
+    def say(self, line: str) -> None:
+        """One line, with the time."""
+        clock = time.strftime("%H:%M:%S")
+        print_line(self._console, f"{clock} {line}")
 
     @asynccontextmanager
     async def waiting_for(self, processes: Sequence[Supervised]) -> AsyncIterator[None]:

@@ -17,7 +17,8 @@ class ProcessSpec:
     """``name`` is unique in its deployment. ``env`` is added to the environment of the launcher.
 
     ``address`` is where the process will listen. ``cores`` is its share; empty means all. A process
-    whose ``argv`` holds STATUS_FD says on that pipe when it is ready.
+    whose ``argv`` holds STATUS_FD says on that pipe when it is ready. ``drain_s`` is how long it
+    may work on after SIGTERM before it ends.
     """
 
     name: str
@@ -26,6 +27,7 @@ class ProcessSpec:
     address: str
     cores: tuple[int, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    drain_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

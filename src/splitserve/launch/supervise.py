@@ -1,7 +1,7 @@
 """Starts a plan's processes together, keeps them running, stops them in order."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from splitserve.launch.hosts.base import Host
 from splitserve.launch.keep import Keeper, Limits, OnChange, Supervised
 from splitserve.launch.plan import Plan
 from splitserve.launch.probe import is_ready
+from splitserve.launch.roll import roll
 from splitserve.lifecycle import StartFailed
 
 _POLL_S: Final = 0.05
@@ -35,6 +36,8 @@ class Deployment:
             spec.name: Keeper(spec, host, limits, clock, on_change) for spec in plan.processes
         }
         self._gateway = self._keepers[plan.gateway.name]
+        self._workers = [self._keepers[worker.process.name] for worker in plan.workers]
+        self._clock = clock
         self._asked = plan.topology.gateway
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -73,11 +76,14 @@ class Deployment:
         """Returns never; the way out is to be cancelled."""
         await self._while_kept(asyncio.Event().wait())
 
+    async def restart_workers(self, say: Callable[[str], None]) -> None:
+        """One after another, while the others serve (see ``roll``)."""
+        await roll(self._workers, say, self._clock)
+
     async def stop(self) -> None:
         """Gateway first, so that no request meets half a deployment; then all workers at once."""
-        workers = [keeper for keeper in self._keepers.values() if keeper is not self._gateway]
         await self._gateway.end()
-        await asyncio.gather(*(keeper.end() for keeper in workers))
+        await asyncio.gather(*(keeper.end() for keeper in self._workers))
         for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
             # StartFailed was raised where the start was waited for.
             if outcome is not None and not isinstance(outcome, StartFailed):

@@ -22,6 +22,7 @@ from splitserve.frontend.derender.parsers.registry import (
 )
 from splitserve.launch.checks import check_value, one_of, reject_unknown_keys
 from splitserve.launch.sizes import ByteSize, parse_size
+from splitserve.protocol.control import DRAIN_GRACE_S
 
 ROLES = ("colocated", "prefill", "decode")
 ENGINES = ("native", "fake")
@@ -54,7 +55,8 @@ class ModelAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``port`` 0 takes a free one. ``request_timeout_s`` is a request's whole time. Parsers read
-    the answers of chats: ``auto`` takes those that the model's chat template asks for."""
+    the answers of chats: ``auto`` takes those that the model's chat template asks for.
+    ``processes`` share one port, which then has to be named."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -62,6 +64,8 @@ class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     request_timeout_s: float = 600.0
     tool_call_parser: str = "auto"
     reasoning_parser: str = "auto"
+    api_key_file: str | None = None
+    processes: int = 1
 
 
 class FakeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,7 +80,8 @@ class FakeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``count`` equal workers. ``cores`` empty means a share of what other groups leave.
 
-    ``fake`` is read by ``engine = "fake"`` only.
+    ``drain_grace_s`` is how long a worker's running requests may go on when it is restarted; what
+    is left then goes on at another. ``fake`` is read by ``engine = "fake"`` only.
     """
 
     role: str = "colocated"
@@ -89,6 +94,7 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
     enable_prefix_caching: bool = True
+    drain_grace_s: float = DRAIN_GRACE_S
     fake: FakeCosts = FakeCosts()
 
 
@@ -150,6 +156,10 @@ def _check_gateway(gateway: GatewayAsked) -> None:
     check_value("gateway.host", gateway.host, bool(gateway.host.strip()), "must not be empty")
     check_value("gateway.port", gateway.port, 0 <= gateway.port <= 65535, "must be 0 to 65535")
     one_of("gateway.policy", gateway.policy, POLICIES)
+    count = gateway.processes
+    check_value("gateway.processes", count, 1 <= count <= 64, "must be from 1 to 64")
+    if count > 1 and gateway.port == 0:
+        raise ConfigError("gateway.processes: several gateways need a gateway.port that is not 0")
     timeout_s = gateway.request_timeout_s
     check_value("gateway.request_timeout_s", timeout_s, timeout_s > 0, "must be positive")
     one_of("gateway.tool_call_parser", gateway.tool_call_parser, (AUTO, NONE, *TOOL_PARSERS))
@@ -175,6 +185,8 @@ def _check_group(path: str, group: WorkerGroup) -> None:
         ("decode_us_per_seq", group.fake.decode_us_per_seq),
     ):
         check_value(f"{path}.fake.{key}", cost, cost >= 0, "must not be negative")
+    grace_s = group.drain_grace_s
+    check_value(f"{path}.drain_grace_s", grace_s, grace_s >= 0, "must not be negative")
     repeated = len(set(group.cores)) != len(group.cores)
     check_value(f"{path}.cores", list(group.cores), not repeated, "names a core twice")
 

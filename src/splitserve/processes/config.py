@@ -1,7 +1,9 @@
 """What one gateway process was asked to be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from splitserve.protocol.gate import GateFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +12,7 @@ class GatewayConfig:
 
     ``workers`` are addresses (``unix:/path`` or ``tcp:host:port``); the gateway learns names and
     roles from the workers themselves and waits for those that are not there yet. ``port`` 0 takes
-    a free one.
+    a free one. ``gate`` is how workers behind TCP are reached.
     """
 
     model: str
@@ -23,3 +25,6 @@ class GatewayConfig:
     tool_call_parser: str = "auto"
     reasoning_parser: str = "auto"
     state_key_file: Path | None = None
+    api_key_file: Path | None = None
+    reuse_port: bool = False
+    gate: GateFiles = field(default_factory=GateFiles)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from splitserve.frontend.access import KeyRing
 from splitserve.frontend.app import create_app
 from splitserve.frontend.config import FrontendConfig
 from splitserve.frontend.model import ServedModel
@@ -14,6 +15,7 @@ from splitserve.frontend.scale_out.tier import TextTier
 from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
 from splitserve.modelstore.folder import ModelFolder
 from splitserve.modelstore.resolve import resolve
+from splitserve.processes.apart import NamedApart
 from splitserve.processes.config import GatewayConfig
 from splitserve.processes.gateway_metrics import RouterMetrics, WorkerMetrics
 from splitserve.processes.http import HttpServer, listen
@@ -37,14 +39,16 @@ def run(config: GatewayConfig, status: StatusPipe) -> int:
             reasoning_parser=config.reasoning_parser,
         )
         tier = new_tier(folder, model, FrontendConfig(), config.state_key_file)
-        listener = listen(config.host, config.port)
-    return uvloop.run(_serve(config, folder, tier, listener, status))
+        access = KeyRing.load(config.api_key_file, os.environ)
+        listener = listen(config.host, config.port, reuse_port=config.reuse_port)
+    return uvloop.run(_serve(config, folder, tier, access, listener, status))
 
 
 async def _serve(
     config: GatewayConfig,
     folder: ModelFolder,
     tier: TextTier,
+    access: KeyRing | None,
     listener: socket.socket,
     status: StatusPipe,
 ) -> int:
@@ -60,7 +64,9 @@ async def _serve(
     registry = CollectorRegistry()
     metrics.register(registry)
     registry.register(WorkerMetrics(router.snapshot))
-    app = create_app(router, tier, registry, router.ready, lambda: engines)
+    app = create_app(
+        NamedApart(router), tier, registry, router.ready, lambda: engines, access=access
+    )
     # uvicorn takes the signals over while it serves and hands them back when it is done.
     with StopSignals(stop=lambda: None) as signals:
         await router.start()

@@ -11,6 +11,7 @@ from splitserve.ids import RequestId
 from splitserve.metrics import LATENCY_BUCKETS_S, Counter, Histogram
 from splitserve.protocol.telemetry import KVCounts
 from splitserve.router.policy.base import Placement
+from splitserve.router.workers.breaker import BreakerState
 from splitserve.router.workers.record import WorkerSnapshot
 
 STATES: Final = ("free", "cached", "held", "granted", "exported", "quarantined")
@@ -41,6 +42,15 @@ class RouterMetrics:
             "splitserve_fallback", "Steps down the failure ladder", ["rung", "reason"]
         )
         self._ended = Counter("splitserve_generations", "Answers by outcome", ["outcome"])
+        self._admission = Counter(
+            "splitserve_admission", "Requests let in or refused", ["decision", "reason"]
+        )
+        self._waited = Histogram(
+            "splitserve_queue_wait_seconds",
+            "From a request's arrival in the router to its first placement",
+            LATENCY_BUCKETS_S,
+        )
+        self._line = QueueMetrics()
 
     def register(self, registry: CollectorRegistry) -> None:
         for collector in (
@@ -50,6 +60,9 @@ class RouterMetrics:
             self._queue,
             self._fallback,
             self._ended,
+            self._admission,
+            self._waited,
+            self._line,
         ):
             registry.register(collector)
 
@@ -71,9 +84,36 @@ class RouterMetrics:
     def fallback(self, rung: str, reason: str) -> None:
         self._fallback.add(rung, reason)
 
+    def admission(self, decision: str, reason: str) -> None:
+        self._admission.add(decision, reason)
+
+    def waited(self, seconds: float) -> None:
+        self._waited.observe(seconds)
+
+    def queue(self, depth: int, predicted_wait_s: float) -> None:
+        self._line.depth, self._line.predicted_wait_s = depth, predicted_wait_s
+
     def ended(self, request_id: RequestId, outcome: str) -> None:
         del request_id
         self._ended.add(outcome)
+
+
+class QueueMetrics(Collector):
+    """The line of requests that wait for room, as the router last told of it."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.predicted_wait_s = 0.0
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        yield GaugeMetricFamily(
+            "splitserve_queue_depth", "Requests waiting for room", value=self.depth
+        )
+        yield GaugeMetricFamily(
+            "splitserve_queue_predicted_wait_seconds",
+            "How long a request that came now would wait for room",
+            value=self.predicted_wait_s,
+        )
 
 
 class WorkerMetrics(Collector):
@@ -98,7 +138,27 @@ class WorkerMetrics(Collector):
         preempted = CounterMetricFamily(
             "splitserve_preemptions", "Sequences set back to make room", labels=["worker"]
         )
+        breaker = GaugeMetricFamily(
+            "splitserve_worker_breaker",
+            "1 for the state that the worker's circuit breaker is in",
+            labels=["worker", "state"],
+        )
+        since_step = GaugeMetricFamily(
+            "splitserve_worker_seconds_since_step",
+            "Since when the worker has had work and made no step; 0 while all is well",
+            labels=["worker"],
+        )
+        reconciled = CounterMetricFamily(
+            "splitserve_reconciled",
+            "Requests that only one side knew: ended at the worker, or moved on by the gateway",
+            labels=["worker", "side"],
+        )
         for worker in self._snapshot():
+            for breaker_state in BreakerState:
+                is_in = float(worker.breaker == breaker_state.value)
+                breaker.add_metric([worker.worker, breaker_state.value], is_in)
+            reconciled.add_metric([worker.worker, "worker"], worker.aborted_strays)
+            reconciled.add_metric([worker.worker, "gateway"], worker.failed_strays)
             connected.add_metric([worker.worker], float(worker.connected))
             if worker.kv is not None:
                 for state, count in _by_state(worker.kv):
@@ -107,7 +167,9 @@ class WorkerMetrics(Collector):
                 running.add_metric([worker.worker], worker.load.running)
                 waiting.add_metric([worker.worker], worker.load.waiting)
                 preempted.add_metric([worker.worker], worker.load.preemptions)
+                since_step.add_metric([worker.worker], worker.load.since_step_s)
         yield from (blocks, connected, running, waiting, preempted)
+        yield from (breaker, since_step, reconciled)
 
 
 def _by_state(kv: KVCounts) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from splitserve.errors import ConfigError
 from splitserve.lifecycle import StatusPipe
+from splitserve.processes.http_limits import LimitedProtocol
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=LimitedProtocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -50,8 +51,10 @@ class HttpServer(uvicorn.Server):
         self._status.ready(port=port)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Raises ConfigError naming the address and why it cannot be had."""
+def listen(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+    """With ``reuse_port`` other processes of this user that ask for it too may listen on the same
+    port; the kernel deals connections out among them. Raises ConfigError naming the address and why
+    it cannot be had."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
@@ -59,6 +62,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"--host {host}: {error.strerror}") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((host, port))
         listener.listen(BACKLOG)
     except OSError as error:

@@ -1,11 +1,13 @@
 """The render process: a text tier, served over HTTP until stopped. No workers, no accelerator."""
 
+import os
 import socket
 from typing import Final
 
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from splitserve.frontend.access import KeyRing
 from splitserve.frontend.config import FrontendConfig
 from splitserve.frontend.model import ServedModel
 from splitserve.frontend.scale_out.app import create_text_app
@@ -39,12 +41,15 @@ def run(config: RenderConfig, status: StatusPipe) -> int:
         tier = new_tier(folder, model, limits, config.state_key_file)
         if config.agree_with is not None:
             check_agreement(tier.fingerprint, config.agree_with)
+        access = KeyRing.load(config.api_key_file, os.environ)
         listener = listen(config.host, config.port)
-    return uvloop.run(_serve(tier, listener, status))
+    return uvloop.run(_serve(tier, access, listener, status))
 
 
-async def _serve(tier: TextTier, listener: socket.socket, status: StatusPipe) -> int:
-    app = create_text_app(tier, CollectorRegistry())
+async def _serve(
+    tier: TextTier, access: KeyRing | None, listener: socket.socket, status: StatusPipe
+) -> int:
+    app = create_text_app(tier, CollectorRegistry(), access)
     # uvicorn takes the signals over while it serves and hands them back when it is done.
     with StopSignals(stop=lambda: None) as signals:
         await HttpServer(app, listener, status).serve(sockets=[listener])

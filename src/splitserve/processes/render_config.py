@@ -20,4 +20,5 @@ class RenderConfig:
     tool_call_parser: str = "auto"
     reasoning_parser: str = "auto"
     state_key_file: Path | None = None
+    api_key_file: Path | None = None
     agree_with: str | None = None

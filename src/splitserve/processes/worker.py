@@ -39,7 +39,8 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 def run(config: WorkerConfig, status: StatusPipe) -> int:
-    """Serves until SIGTERM (drains first) or Ctrl-C. Returns the exit code.
+    """Serves until SIGTERM or Ctrl-C (drains first; a second one ends it now). Returns the exit
+    code.
 
     Raises ConfigError or UnavailableError when it cannot start; ``status`` has been told then.
     """
@@ -57,7 +58,9 @@ async def _serve(
     config: WorkerConfig, build: Callable[[Outbox], Worker], status: StatusPipe
 ) -> int:
     loop = asyncio.get_running_loop()
-    server = WorkerServer(build, config.listen, monotonic, status.ready)
+    server = WorkerServer(
+        build, config.listen, monotonic, status.ready, drain_grace_s=config.drain_grace_s
+    )
 
     def stop() -> None:
         loop.call_soon_threadsafe(server.drain)
@@ -65,7 +68,7 @@ async def _serve(
     def abandon() -> None:
         loop.call_soon_threadsafe(server.stop)
 
-    with StopSignals(stop, abandon) as signals, reporting_failure(status):
+    with StopSignals(stop, abandon, again=abandon) as signals, reporting_failure(status):
         try:
             await server.serve()
         except Exception:

@@ -1,6 +1,7 @@
 """Addresses of workers: ``unix:/path`` on one host, ``tcp:host:port`` between hosts."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from splitserve.errors import ConfigError
 
@@ -25,3 +26,11 @@ def parse_address(text: str) -> UnixAddress | TcpAddress:
     if scheme == "tcp" and host and port.isdigit() and int(port) < 65536:
         return TcpAddress(host.strip("[]"), int(port))
     raise ConfigError(f"address {text!r} is neither unix:/path nor tcp:host:port")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``. A name other than localhost counts as not."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -15,7 +15,11 @@ from splitserve.protocol.control import (
     Drain,
     Failed,
     Hello,
+    Holding,
+    Inventory,
     Pair,
+    RoleSet,
+    SetRole,
     StepTokens,
     Submit,
     Welcome,
@@ -47,6 +51,10 @@ Message = (
     | StepTokens
     | Failed
     | Drain
+    | SetRole
+    | RoleSet
+    | Inventory
+    | Holding
     | Reserve
     | Grant
     | Refuse
@@ -109,5 +117,7 @@ def _decode_body(body: memoryview) -> Message:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise ProtocolMismatch(f"unreadable frame: {error}") from error
+    except RecursionError:
+        raise ProtocolMismatch("unreadable frame: it is nested too deeply") from None
     finally:
         body.release()

@@ -2,16 +2,25 @@
 
 import asyncio
 import logging
+import ssl
 from typing import Final, Protocol, cast
 
 from splitserve.errors import ProtocolMismatch
 from splitserve.protocol.address import TcpAddress, UnixAddress
 from splitserve.protocol.codec import FrameDecoder, Message
+from splitserve.protocol.doorway import Doorway
+from splitserve.protocol.gate import SECRET_VARIABLE, Gate
+from splitserve.protocol.handshake import GREETING, Side
 
 log = logging.getLogger(__name__)
 
 MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 """A peer that reads nothing for so long is cut off: its frames must not fill our memory."""
+
+
+_SECRET_ASKED: Final = (
+    f"it asks for the shared secret: give this process --secret-file or {SECRET_VARIABLE}"
+)
 
 
 class Listener(Protocol):
@@ -48,7 +57,8 @@ class Connection(asyncio.Protocol):
         try:
             messages = self._decoder.feed(data)
         except ProtocolMismatch as error:
-            self._cut_off(str(error))
+            asked = data.startswith(GREETING)
+            self._cut_off(_SECRET_ASKED if asked else str(error))
             return
         self._listener.received(self, messages)
 
@@ -82,10 +92,46 @@ class Connection(asyncio.Protocol):
         self.abort()
 
 
-async def connect(address: UnixAddress | TcpAddress, connection: Connection) -> None:
-    """Raises OSError when nobody answers there."""
+async def connect(
+    address: UnixAddress | TcpAddress, connection: Connection, gate: Gate | None = None
+) -> None:
+    """Returns when frames may be sent. Raises OSError when nobody answers there, or nobody who
+    passes ``gate``."""
     loop = asyncio.get_running_loop()
     if isinstance(address, UnixAddress):
         await loop.create_unix_connection(lambda: connection, address.path)
-    else:
-        await loop.create_connection(lambda: connection, address.host, address.port)
+        return
+    gate = gate or Gate()
+    tls = None if gate.tls is None else gate.tls.opening
+    side = gate.opener()
+    if side is None:
+        await loop.create_connection(lambda: connection, address.host, address.port, ssl=tls)
+        return
+    await _proven(loop, address, connection, side, tls)
+
+
+async def _proven(
+    loop: asyncio.AbstractEventLoop,
+    address: TcpAddress,
+    connection: Connection,
+    side: Side,
+    tls: ssl.SSLContext | None,
+) -> None:
+    passed: asyncio.Future[None] = loop.create_future()
+
+    def enter() -> Connection:
+        passed.set_result(None)
+        return connection
+
+    def refused(_: str, reason: str) -> None:
+        if not passed.done():
+            passed.set_exception(ConnectionRefusedError(f"no handshake with the peer: {reason}"))
+
+    transport, _ = await loop.create_connection(
+        lambda: Doorway(side, enter, refused), address.host, address.port, ssl=tls
+    )
+    try:
+        await passed
+    except asyncio.CancelledError:
+        transport.abort()
+        raise

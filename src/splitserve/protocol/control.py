@@ -1,11 +1,16 @@
 """Messages between gateway and worker that are not about one handoff."""
 
+from typing import Final
+
 import msgspec
 
 from splitserve.ids import Incarnation, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
 
 PROTOCOL_VERSION = 1
+
+DRAIN_GRACE_S: Final = 30.0
+"""How long running work may go on at a worker that is to leave or to change its role."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
@@ -17,9 +22,9 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 class Welcome(msgspec.Struct, frozen=True, tag=True):
     """Worker to gateway, in answer to Hello.
 
-    ``role`` is what the worker was started for (``colocated``, ``prefill``, ``decode``): a hint for
-    the router and a set of batch limits; every worker can do everything. ``address`` is where other
-    workers reach it. ``fingerprint`` is what must agree before two processes work together.
+    ``role`` is what the router sends there (``colocated``, ``prefill``, ``decode``) at the time;
+    Load tells of changes; every worker can do everything. ``address`` is where other workers reach
+    it. ``fingerprint`` is what must agree before two processes work together.
     """
 
     worker: WorkerId
@@ -69,14 +74,55 @@ class StepTokens(msgspec.Struct, frozen=True, tag=True):
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """Worker to gateway: the request ended here without an answer.
 
-    ``code``: ``invalid`` (caller's fault; ``reason`` may be shown to the client), ``duplicate``,
-    ``draining``, ``transfer_failed``, ``writer_lost``, ``decode_lost`` or ``lease_expired``.
+    ``code``: ``invalid`` (caller's fault; ``reason`` may be shown to the client, ``param`` is the
+    field of the request it is about), ``duplicate``, ``draining``, ``role_changed``,
+    ``transfer_failed``, ``writer_lost``, ``decode_lost`` or ``lease_expired``.
     """
 
     request_id: RequestId
     code: str
     reason: str
+    param: str | None = None
 
 
 class Drain(msgspec.Struct, frozen=True, tag=True):
-    """Gateway or launcher to worker: take nothing new, finish what runs, then exit."""
+    """Gateway or operator to worker: take nothing new, finish what runs, then exit.
+
+    What still runs after ``grace_s`` is handed over: Failed with code ``draining``, so that whoever
+    asked continues it elsewhere.
+    """
+
+    grace_s: float = DRAIN_GRACE_S
+
+
+class SetRole(msgspec.Struct, frozen=True, tag=True):
+    """Gateway or operator to worker: be sent other work from now on. Answered by RoleSet.
+
+    Work of the old kind goes on for ``grace_s``; what is left of it then ends in Failed with code
+    ``role_changed``.
+    """
+
+    role: str
+    grace_s: float = DRAIN_GRACE_S
+
+
+class RoleSet(msgspec.Struct, frozen=True, tag=True):
+    """Worker to whoever sent SetRole: its role now. ``refused`` says why it is not the one asked
+    for; empty when it is."""
+
+    role: str
+    refused: str = ""
+
+
+class Inventory(msgspec.Struct, frozen=True, tag=True):
+    """Gateway to worker: which of this connection's requests do you hold? Answered by Holding."""
+
+    serial: int
+
+
+class Holding(msgspec.Struct, frozen=True, tag=True):
+    """Worker to gateway: every request of this connection that has not ended here, after all that
+    was said before Inventory ``serial`` and before all that is said later."""
+
+    serial: int
+    requests: tuple[RequestId, ...]

@@ -57,14 +57,16 @@ class Grant(msgspec.Struct, frozen=True, tag=True):
 class Refuse(msgspec.Struct, frozen=True, tag=True):
     """Decode (or prefill) to gateway: not now (``retryable``) or never; ``reason`` is for people.
 
-    ``code``: ``no_blocks``, ``not_linked``, ``too_long``, ``duplicate``, ``draining``,
-    ``cancelled`` or ``stale_link``.
+    ``code``: ``no_blocks``, ``not_linked``, ``too_long``, ``invalid``, ``duplicate``, ``draining``,
+    ``cancelled`` or ``stale_link``. With ``too_long`` and ``invalid`` ``reason`` is fit for the
+    client, and ``param`` is the field of the request it is about.
     """
 
     handoff: HandoffId
     code: str
     reason: str
     retryable: bool
+    param: str | None = None
 
 
 class Prefill(msgspec.Struct, frozen=True, tag=True):

@@ -25,7 +25,10 @@ class KVCounts(msgspec.Struct, frozen=True):
 
 class Load(msgspec.Struct, frozen=True, tag=True):
     """A worker's state. ``linked`` are the prefill workers attached to it (decode side) and
-    ``waiting_tokens`` the prompt tokens not computed yet."""
+    ``waiting_tokens`` the prompt tokens not computed yet. ``role`` is what it wants to be sent;
+    empty says nothing (see Welcome). ``gateways`` counts the connections that sent Hello.
+    ``since_step_s`` is how long it has had work without a step, 0 while it has none.
+    """
 
     kv: KVCounts
     running: int
@@ -37,3 +40,6 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     prefix_query_tokens: int
     linked: tuple[str, ...] = ()
     draining: bool = False
+    role: str = ""
+    gateways: int = 0
+    since_step_s: float = 0.0

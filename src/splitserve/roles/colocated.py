@@ -6,6 +6,7 @@ from splitserve.ids import RequestId
 from splitserve.protocol.control import Failed, Submit
 from splitserve.roles.owners import Owners
 from splitserve.roles.port import ConnId, Port
+from splitserve.roles.refusal import refusal_code
 
 
 class Colocated:
@@ -26,7 +27,8 @@ class Colocated:
         try:
             self._engine.add(request, emitted=message.emitted)
         except CallerError as error:
-            self._port.send(conn, Failed(request.request_id, "invalid", error.message))
+            code = refusal_code(error)
+            self._port.send(conn, Failed(request.request_id, code, error.message, error.param))
             return
         self._owners.add(request.request_id, conn, "colocated")
 

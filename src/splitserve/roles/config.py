@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+from splitserve.protocol.control import DRAIN_GRACE_S
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """Field names are those of ``splitserve worker``'s flags. Times in seconds, sizes in bytes.
 
     ``cores`` pins the process and sizes its compute pool; empty leaves both to the system.
+    ``drain_grace_s`` is how long running work may go on after SIGTERM.
     The ``fake_*`` fields are the fake engine's cost model and pool.
     """
 
@@ -28,6 +31,7 @@ class WorkerConfig:
     cores: tuple[int, ...] = ()
     load_format: str = "auto"
     seed: int = 0
+    drain_grace_s: float = DRAIN_GRACE_S
     fake_step_s: float = 0.0
     fake_prefill_s_per_token: float = 0.0
     fake_decode_s_per_seq: float = 0.0

@@ -30,6 +30,7 @@ from splitserve.protocol.handoff import (
 from splitserve.roles.liveness import ProcessWatch
 from splitserve.roles.owners import Owners
 from splitserve.roles.port import ConnId, Port
+from splitserve.roles.refusal import refusal_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Decode:
         try:
             reservation = self._engine.reserve(handoff, request, writer.ledger_name)
         except CallerError as error:
-            return Refuse(handoff, "too_long", error.message, False)
+            return Refuse(handoff, refusal_code(error), error.message, False, error.param)
         if reservation is None:
             return Refuse(handoff, "no_blocks", "no room for the prompt's KV now", True)
         self._granted[handoff] = _Granted(

@@ -45,7 +45,7 @@ class ConnectionLost:
 
 @dataclass(frozen=True, slots=True)
 class DrainAsked:
-    pass
+    grace_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ class Outbox:
 
 class EngineThread:
     """Owns the thread. ``deliver`` is called from it after every iteration that changed something;
-    ``ended`` once, with the exception that ended it or None."""
+    ``ended`` once, with the exception that ended it or None. ``turned`` is when the last iteration
+    began, for any thread to read."""
 
     def __init__(
         self,
@@ -124,6 +125,7 @@ class EngineThread:
         self._inbox: SimpleQueue[Incoming] = SimpleQueue()
         self._last: Snapshot | None = None
         self._stopping = False
+        self.turned = clock()
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -149,6 +151,7 @@ class EngineThread:
     def _run(self) -> None:
         worker = self._worker
         while True:
+            self.turned = self._clock()
             self._take_in()
             if self._stopping or worker.drained:
                 self._hand_over()
@@ -188,7 +191,7 @@ class EngineThread:
                 self._worker.link_opened(conn)
             case ConnectionLost(conn):
                 self._worker.connection_lost(conn)
-            case DrainAsked():
-                self._worker.drain()
+            case DrainAsked(grace_s):
+                self._worker.drain(grace_s)
             case StopAsked():
                 self._stopping = True

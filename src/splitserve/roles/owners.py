@@ -36,6 +36,10 @@ class Owners:
     def drop(self, request_id: RequestId) -> Owner | None:
         return self._by_request.pop(request_id, None)
 
+    def kinds(self) -> dict[RequestId, RoleName]:
+        """What is done here for every request."""
+        return {request: owner.role for request, owner in self._by_request.items()}
+
     def of(self, conn: ConnId) -> list[RequestId]:
         """All requests a connection waits for."""
         return [request for request, owner in self._by_request.items() if owner.conn == conn]

@@ -25,6 +25,7 @@ from splitserve.roles.links import Link, Links
 from splitserve.roles.owners import Owners
 from splitserve.roles.port import ConnId, Port
 from splitserve.roles.push import Pusher
+from splitserve.roles.refusal import refusal_code
 
 MAX_TOMBSTONES: Final = 4096
 """Voided handoffs remembered so that a Prefill that comes after its FenceRequest never starts."""
@@ -73,6 +74,10 @@ class PrefillRole:
         """Whether writes of finished prompts are still under way."""
         return any(h.first_token is not None or h.given_up for h in self._by_request.values())
 
+    def held(self, conn: ConnId) -> list[RequestId]:
+        """Requests of a connection whose handoff is not settled."""
+        return [r for r, h in self._by_request.items() if h.conn == conn and not h.given_up]
+
     def active(self) -> dict[WorkerId, tuple[HandoffId, ...]]:
         """Handoffs being worked on, by decode worker: what Renew tells."""
         found: dict[WorkerId, list[HandoffId]] = {}
@@ -99,7 +104,7 @@ class PrefillRole:
         try:
             self._engine.add(request, push=True)
         except CallerError as error:
-            return Refuse(handoff, "too_long", error.message, False)
+            return Refuse(handoff, refusal_code(error), error.message, False, error.param)
         self._pusher.open(request.request_id, link.peer, target)
         record = _Handoff(
             handoff, request.request_id, target.worker, conn, target.epoch, self._clock()

@@ -13,13 +13,15 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from splitserve.clock import Clock
 from splitserve.errors import ConfigError
 from splitserve.ids import WorkerId
 from splitserve.protocol.address import UnixAddress, parse_address
 from splitserve.protocol.codec import Message, encode
 from splitserve.protocol.connection import Connection, connect
-from splitserve.protocol.control import Hello
+from splitserve.protocol.control import DRAIN_GRACE_S, Hello
 from splitserve.protocol.handoff import Renew
 from splitserve.roles.loop import (
     Close,
@@ -36,6 +38,7 @@ from splitserve.roles.loop import (
     Write,
 )
 from splitserve.roles.port import ConnId
+from splitserve.roles.progress import Progress
 from splitserve.roles.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -60,6 +63,7 @@ class WorkerServer:
         listen: str,
         clock: Clock,
         ready: Callable[[], None],
+        drain_grace_s: float = DRAIN_GRACE_S,
     ) -> None:
         self._outbox = Outbox()
         self._worker = build(self._outbox)
@@ -73,6 +77,8 @@ class WorkerServer:
         self._ids = count(1)
         self._snapshot: Snapshot | None = None
         self._load_sent = 0.0
+        self._drain_grace_s = drain_grace_s
+        self._progress = Progress(clock())
 
     async def serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -98,8 +104,9 @@ class WorkerServer:
             self._unlink()
 
     def drain(self) -> None:
-        """Takes nothing new and ends when nothing is owed. From the event loop."""
-        self._engine.post(DrainAsked())
+        """Takes nothing new and ends when nothing is owed, or once the grace is over and the rest
+        is handed over. From the event loop."""
+        self._engine.post(DrainAsked(self._drain_grace_s))
 
     def stop(self) -> None:
         """Ends now. From the event loop."""
@@ -170,8 +177,15 @@ class WorkerServer:
     def _send_load(self) -> None:
         if self._snapshot is None:
             return
-        self._load_sent = self._clock()
-        frame = encode(self._snapshot.load)
+        now = self._load_sent = self._clock()
+        load = self._snapshot.load
+        frame = encode(
+            msgspec.structs.replace(
+                load,
+                gateways=len(self._gateways),
+                since_step_s=self._progress.since_step_s(load, self._engine.turned, now),
+            )
+        )
         for conn in self._gateways:
             self._connections[conn].write(frame)
 

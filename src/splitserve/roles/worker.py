@@ -1,7 +1,7 @@
 """One worker without its sockets: messages in, messages out through a Port. Not thread-safe."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from splitserve.clock import Clock
@@ -13,7 +13,11 @@ from splitserve.protocol.control import (
     Drain,
     Failed,
     Hello,
+    Holding,
+    Inventory,
     Pair,
+    RoleSet,
+    SetRole,
     StepTokens,
     Submit,
     Welcome,
@@ -33,12 +37,14 @@ from splitserve.protocol.handoff import (
 from splitserve.protocol.telemetry import Load
 from splitserve.roles.colocated import Colocated
 from splitserve.roles.decode import Decode, Identity
+from splitserve.roles.departure import Departure
 from splitserve.roles.links import LinkIdentity, Links
 from splitserve.roles.liveness import ProcessWatch
 from splitserve.roles.owners import Owners
 from splitserve.roles.port import ConnId, Port
 from splitserve.roles.prefill import PrefillRole
 from splitserve.roles.push import Pusher
+from splitserve.roles.role_book import RoleBook
 from splitserve.transfer.base import Connector
 
 log = logging.getLogger(__name__)
@@ -46,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """What a worker says of itself in Welcome and on links."""
+    """What a worker says of itself in Welcome and on links. ``role`` is its first."""
 
     worker: WorkerId
     incarnation: Incarnation
@@ -73,8 +79,10 @@ class Worker:
         self._engine = engine
         self._port = port
         self._facts = facts
+        self._clock = clock
         self._owners = Owners()
-        self._draining = False
+        self._role = RoleBook(facts.role)
+        self._departure = Departure()
         self._links = Links(
             port,
             connector,
@@ -111,7 +119,17 @@ class Worker:
             case Pair():
                 self._links.pair(message)
             case Drain():
-                self._draining = True
+                self.drain(message.grace_s)
+            case _:
+                self._handle_seldom(conn, message)
+
+    def _handle_seldom(self, conn: ConnId, message: Message) -> None:
+        match message:
+            case SetRole():
+                self._set_role(conn, message)
+            case Inventory():
+                held = {*self._owners.of(conn), *self._prefill.held(conn)}
+                self._port.send(conn, Holding(message.serial, tuple(held)))
             case _:
                 self._handle_link(conn, message)
 
@@ -177,9 +195,22 @@ class Worker:
         self._port.send(owner.conn, Failed(request_id, "invalid", failure.reason))
 
     def tick(self, now: float) -> None:
-        """Time has passed: leases, and ends of transfers while no step runs."""
+        """Time has passed: leases, graces, and ends of transfers while no step runs."""
         self._decode.tick(now)
         self._prefill.settle()
+        overdue = self._role.take_overdue(now)
+        if overdue:
+            self._hand_over(overdue, "role_changed", "the worker has another role now")
+        if self._departure.grace_is_over(now):
+            self._hand_over(self._owners.kinds(), "draining", "the worker is leaving")
+
+    def _hand_over(self, requests: Iterable[RequestId], code: str, reason: str) -> None:
+        """Ends what runs, so that whoever asked for it continues it elsewhere."""
+        for request_id in requests:
+            owner = self._owners.get(request_id)
+            if owner is not None:
+                self._abort(owner.conn, request_id)
+                self._port.send(owner.conn, Failed(request_id, code, reason))
 
     def has_work(self) -> bool:
         return self._engine.has_work()
@@ -189,11 +220,22 @@ class Worker:
 
     @property
     def drained(self) -> bool:
-        """Draining and nothing is owed to anyone."""
-        return self._draining and not self._owners and not self._prefill.pending
+        """Draining, nothing is owed to anyone, and everyone has had time to hear of it."""
+        owing = bool(self._owners) or self._prefill.pending
+        return self._departure.over(self._clock(), owing)
 
-    def drain(self) -> None:
-        self._draining = True
+    def drain(self, grace_s: float) -> None:
+        """See Drain."""
+        self._departure.begin(self._clock(), grace_s)
+
+    def _set_role(self, conn: ConnId, message: SetRole) -> None:
+        before = self._role.role
+        refused = self._role.change(
+            message.role, self._clock(), message.grace_s, self._owners.kinds()
+        )
+        if self._role.role != before:
+            log.info("the role is %s now, it was %s", self._role.role, before)
+        self._port.send(conn, RoleSet(self._role.role, refused))
 
     def renewals(self) -> dict[ConnId, tuple[HandoffId, ...]]:
         """What the server tells each decode worker by time."""
@@ -214,11 +256,12 @@ class Worker:
             stats.prefix_hit_tokens,
             stats.prefix_query_tokens,
             self._decode.linked,
-            self._draining,
+            self._departure.begun,
+            self._role.role,
         )
 
     def _submit(self, conn: ConnId, message: Submit) -> None:
-        if self._draining:
+        if self._departure.begun:
             self._port.send(
                 conn, Failed(message.request.request_id, "draining", "the worker is leaving")
             )
@@ -226,7 +269,7 @@ class Worker:
         self._colocated.submit(conn, message)
 
     def _reserve(self, conn: ConnId, message: Reserve) -> None:
-        if self._draining:
+        if self._departure.begun:
             self._port.send(
                 conn, Refuse(message.handoff, "draining", "the worker is leaving", True)
             )
@@ -234,7 +277,7 @@ class Worker:
         self._decode.reserve(conn, message)
 
     def _start_prefill(self, conn: ConnId, message: Prefill) -> None:
-        if self._draining:
+        if self._departure.begun:
             self._port.send(
                 conn, Refuse(message.target.handoff, "draining", "the worker is leaving", True)
             )
@@ -259,7 +302,7 @@ class Worker:
         return Welcome(
             worker=facts.worker,
             incarnation=facts.incarnation,
-            role=facts.role,
+            role=self._role.role,
             address=facts.address,
             pid=facts.pid,
             model=info.name,

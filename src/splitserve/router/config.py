@@ -11,10 +11,10 @@ class RouterConfig:
 
     ``liveness_s``: a worker that says nothing for so long is dead. ``lease_s``: see Reserve.
     ``max_attempts``: workers' failures a request survives, plus one. ``request_timeout_s``: from
-    arrival to the last token. ``queue_timeout_s``, ``max_queued``: how long and how many requests
-    wait here while no worker has room. ``pair_retry_s``: how often a missing link is asked for.
-    ``backoff_s``, ``max_backoff_s``: first and longest pause between two attempts to connect.
-    ``tick_s``: how often time is looked at.
+    arrival to the last token. ``ttft_deadline_s``: from arrival to the first token; who could not
+    keep it is refused instead of waiting for room. ``max_queued``: how many may wait for it.
+    ``pair_retry_s``: how often a missing link is asked for. ``backoff_s``, ``max_backoff_s``: first
+    and longest pause between two attempts to connect. ``tick_s``: how often time is looked at.
     Raises ConfigError when a value makes no sense.
     """
 
@@ -23,7 +23,7 @@ class RouterConfig:
     lease_s: float = 5.0
     max_attempts: int = 3
     request_timeout_s: float = 600.0
-    queue_timeout_s: float = 30.0
+    ttft_deadline_s: float = 30.0
     max_queued: int = 256
     pair_retry_s: float = 1.0
     backoff_s: float = 0.05
@@ -35,7 +35,7 @@ class RouterConfig:
             "liveness_s",
             "lease_s",
             "request_timeout_s",
-            "queue_timeout_s",
+            "ttft_deadline_s",
             "pair_retry_s",
             "backoff_s",
             "max_backoff_s",

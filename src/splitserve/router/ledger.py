@@ -19,13 +19,15 @@ MAX_ORPHANS: Final = 4096
 
 @dataclass(slots=True)
 class _Page(Generic[T]):
-    """One worker's. ``pending``: prompt tokens sent whose work has not begun to show.
-    ``recent``: those whose work began after the worker's last report."""
+    """One worker's. ``pending``: prompt tokens sent or promised whose work has not begun to show.
+    ``recent``: those whose work began after the worker's last report. ``reported``: how many were
+    open at that report."""
 
     open: dict[RequestId, T] = field(default_factory=dict)
     pending: dict[RequestId, int] = field(default_factory=dict)
     pending_tokens: int = 0
     recent_tokens: int = 0
+    reported: int = 0
     orphans: dict[RequestId, None] = field(default_factory=dict)
 
 
@@ -41,21 +43,30 @@ class Ledger(Generic[T]):
 
     def open(self, worker: WorkerId, request_id: RequestId, entry: T, prompt_tokens: int) -> None:
         """The worker is about to be told of the request."""
-        page = self._page(worker)
-        page.open[request_id] = entry
-        page.pending[request_id] = prompt_tokens
-        page.pending_tokens += prompt_tokens
+        self._page(worker).open[request_id] = entry
+        self.promise(worker, request_id, prompt_tokens)
 
-    def settle(self, worker: WorkerId, request_id: RequestId) -> None:
-        """The worker has found room for the prompt: its next report will show it."""
+    def promise(self, worker: WorkerId, request_id: RequestId, prompt_tokens: int) -> None:
+        """The worker will be told of the request once another one has made room: until ``open``
+        or ``close`` only its tokens count."""
+        page = self._page(worker)
+        page.pending_tokens += prompt_tokens - page.pending.get(request_id, 0)
+        page.pending[request_id] = prompt_tokens
+
+    def settle(self, worker: WorkerId, request_id: RequestId) -> int:
+        """The worker has found room for the prompt: its next report will show it. Gives the
+        prompt's tokens, 0 when that was known."""
         page = self._page(worker)
         tokens = page.pending.pop(request_id, 0)
         page.pending_tokens -= tokens
         page.recent_tokens += tokens
+        return tokens
 
     def reported(self, worker: WorkerId) -> None:
         """The worker's own count is fresh."""
-        self._page(worker).recent_tokens = 0
+        page = self._page(worker)
+        page.recent_tokens = 0
+        page.reported = len(page.open)
 
     def close(self, worker: WorkerId, request_id: RequestId) -> None:
         """The worker holds nothing of the request any more, or was told to forget it."""
@@ -72,6 +83,14 @@ class Ledger(Generic[T]):
         """Prompt tokens the worker was sent and has not begun to answer for."""
         return self._page(worker).pending_tokens
 
+    def unsettled(self, worker: WorkerId) -> int:
+        """Requests the worker was sent or promised and has not begun to answer for."""
+        return len(self._page(worker).pending)
+
+    def open_at_report(self, worker: WorkerId) -> int:
+        """How many requests were open at the worker's last report, which counts them too."""
+        return self._page(worker).reported
+
     def recent_tokens(self, worker: WorkerId) -> int:
         """Prompt tokens that found room since the worker's last report."""
         return self._page(worker).recent_tokens
@@ -85,7 +104,7 @@ class Ledger(Generic[T]):
             del page.orphans[next(iter(page.orphans))]
         page.open.clear()
         page.pending.clear()
-        page.pending_tokens = page.recent_tokens = 0
+        page.pending_tokens = page.recent_tokens = page.reported = 0
         return entries
 
     def take_orphans(self, worker: WorkerId) -> list[RequestId]:

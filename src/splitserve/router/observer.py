@@ -27,6 +27,19 @@ class RouterObserver(Protocol):
         """One step down the failure ladder. Both words come from small fixed sets."""
         ...
 
+    def admission(self, decision: str, reason: str) -> None:
+        """``admitted`` (``at_once`` or ``waited``) or ``refused`` (see Refusal). Once per request;
+        not for a client that leaves before; twice where one is refused that a worker sent back."""
+        ...
+
+    def waited(self, seconds: float) -> None:
+        """A request was given to workers so long after it came."""
+        ...
+
+    def queue(self, depth: int, predicted_wait_s: float) -> None:
+        """How many wait for room, and how long one that came now would."""
+        ...
+
     def ended(self, request_id: RequestId, outcome: str) -> None:
         """``outcome``: ``done``, ``failed`` or ``cancelled``. Once per request."""
         ...
@@ -47,6 +60,15 @@ class NullObserver:
         pass
 
     def fallback(self, rung: str, reason: str) -> None:
+        pass
+
+    def admission(self, decision: str, reason: str) -> None:
+        pass
+
+    def waited(self, seconds: float) -> None:
+        pass
+
+    def queue(self, depth: int, predicted_wait_s: float) -> None:
         pass
 
     def ended(self, request_id: RequestId, outcome: str) -> None:

@@ -22,6 +22,7 @@ def worker_process(slot: WorkerSlot) -> ProcessSpec:
         address=address,
         cores=slot.cores,
         env=thread_limits(len(slot.cores)),
+        drain_s=group.drain_grace_s,
         argv=(
             *(slot.paths.python, "-m", "splitserve", "worker", slot.model.name),
             *("--role", group.role, "--name", slot.name, "--listen", address),
@@ -33,6 +34,7 @@ def worker_process(slot: WorkerSlot) -> ProcessSpec:
             *("--max-num-batched-tokens", str(group.max_num_batched_tokens)),
             f"--{'' if group.enable_prefix_caching else 'no-'}enable-prefix-caching",
             *("--cores", ",".join(map(str, slot.cores))),
+            *("--drain-grace-s", str(group.drain_grace_s)),
             *_SUPERVISED,
         ),
     )
@@ -53,11 +55,15 @@ def fake_worker_process(slot: WorkerSlot) -> ProcessSpec:
     )
 
 
-def gateway_process(topology: Topology, python: str, workers: Sequence[str]) -> ProcessSpec:
-    """``splitserve gateway`` in front of the workers at these addresses."""
+def gateway_process(
+    topology: Topology, python: str, workers: Sequence[str], number: int = 0
+) -> ProcessSpec:
+    """``splitserve gateway`` in front of the workers at these addresses; ``number`` counts from 0
+    to ``gateway.processes``."""
     gateway, model = topology.gateway, topology.model
+    several, keys = gateway.processes > 1, gateway.api_key_file
     return ProcessSpec(
-        name="gateway",
+        name=f"gateway-{number}" if several else "gateway",
         role="gateway",
         address=f"{gateway.host}:{gateway.port}",
         env=thread_limits(1),
@@ -69,6 +75,8 @@ def gateway_process(topology: Topology, python: str, workers: Sequence[str]) -> 
             *("--request-timeout-s", str(gateway.request_timeout_s)),
             *("--tool-call-parser", gateway.tool_call_parser),
             *("--reasoning-parser", gateway.reasoning_parser),
+            *(() if keys is None else ("--api-key-file", keys)),
+            *(("--reuse-port",) if several else ()),
             *_SUPERVISED,
         ),
     )

@@ -57,10 +57,12 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FailRequest:
-    """``message`` is fit for the client: no addresses, no internals."""
+    """``message`` is fit for the client: no addresses, no internals. ``param`` is the field of
+    the request that it is about, where the caller is at fault."""
 
     fault: Fault
     message: str
+    param: str | None = None
 
 
 Action = SendReserve | SendPrefill | SendSubmit | SendAbort | Requeue | CountFallback | FailRequest

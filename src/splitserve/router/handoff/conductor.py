@@ -60,7 +60,13 @@ class Surroundings(Protocol):
         """May place it at once, elsewhere."""
         ...
 
-    def overload(self, message: str) -> OverloadError: ...
+    def overload(self, generation: Generation, message: str) -> OverloadError:
+        """Why it finds no room, as the client is told."""
+        ...
+
+    def prompted(self, worker: WorkerId, tokens: int) -> None:
+        """The worker has computed a prompt of so many tokens."""
+        ...
 
     def freed(self, workers: frozenset[WorkerId]) -> None:
         """Something of a request has ended there."""
@@ -149,7 +155,9 @@ class Conductor:
             return
         if not assignment.plain:
             assignment.plain = True
-            self._ledger.settle(worker, assignment.request_id)
+            tokens = self._ledger.settle(worker, assignment.request_id)
+            if tokens:
+                self._around.prompted(worker, tokens)
             self.step(generation, Spoke(worker))
         if generation.progress.final:
             return
@@ -170,12 +178,12 @@ class Conductor:
         if generation is not None:
             assignment = self._ledger.at(worker).get(generation.wire_id())
             if assignment is not None:
-                self._part_failed(assignment, message.code, message.reason)
+                self._part_failed(assignment, message.code, message.reason, message.param)
 
     def _failed(self, worker: WorkerId, message: Failed) -> None:
         assignment = self._ledger.at(worker).get(message.request_id)
         if assignment is not None:
-            self._part_failed(assignment, message.code, message.reason)
+            self._part_failed(assignment, message.code, message.reason, message.param)
 
     def _prefill_done(self, worker: WorkerId, message: PrefillDone) -> None:
         self._observer.handoff(
@@ -189,12 +197,14 @@ class Conductor:
         if assignment is not None:
             self.step(assignment.generation, Ended(worker))
 
-    def _part_failed(self, assignment: Assignment, code: str, reason: str) -> None:
+    def _part_failed(
+        self, assignment: Assignment, code: str, reason: str, param: str | None = None
+    ) -> None:
         generation, worker = assignment.generation, assignment.worker
         log.info("%s at %s: %s (%s)", assignment.request_id, worker, code, reason)
         avoid = machine.avoided(generation.progress, worker, code)
         alternatives = self._around.alternatives(generation, avoid)
-        self.step(generation, PartFailed(worker, code, reason, alternatives))
+        self.step(generation, PartFailed(worker, code, reason, alternatives, param))
 
     # What the machine asks for
 
@@ -215,13 +225,14 @@ class Conductor:
             case CountFallback(rung, reason):
                 self._observer.fallback(rung, reason)
             case FailRequest():
-                generation.stream.fail(self._error(action))
+                generation.stream.fail(self._error(generation, action))
 
     def _reserve(self, generation: Generation, worker: WorkerId, writer: WorkerId) -> None:
         handoff = handoff_id(generation.request.request_id, generation.progress.attempt)
         generation.handoff = handoff
         self._handoffs[handoff] = generation
         reserve = Reserve(handoff, generation.wire_request(), writer, self._lease_s)
+        self._ledger.promise(writer, generation.wire_id(), generation.view.prompt_tokens)
         self._assign(generation, worker, reserve)
 
     def _assign(self, generation: Generation, worker: WorkerId, order: Order) -> None:
@@ -243,6 +254,8 @@ class Conductor:
         for worker in left:
             self._ledger.close(worker, name)
         over = after.attempt != before.attempt or not after.working
+        if over and before.placement is not None and before.placement.prefill is not None:
+            self._ledger.close(before.placement.prefill, name)  # it may only have been promised
         if over and generation.handoff is not None:
             del self._handoffs[generation.handoff]
             generation.handoff = None
@@ -262,9 +275,9 @@ class Conductor:
             self._observer.ended(request_id, after.state.value)
             self._around.retired(generation)
 
-    def _error(self, failure: FailRequest) -> SplitserveError:
+    def _error(self, generation: Generation, failure: FailRequest) -> SplitserveError:
         if failure.fault is Fault.CALLER:
-            return CallerError(failure.message)
+            return CallerError(failure.message, param=failure.param)
         if failure.fault is Fault.OVERLOAD:
-            return self._around.overload(failure.message)
+            return self._around.overload(generation, failure.message)
         return PeerError(failure.message)

@@ -52,13 +52,14 @@ class Ended:
 class PartFailed:
     """The worker refused, failed or was lost (code ``lost``); it holds nothing any more.
 
-    ``code`` as in Failed and Refuse.
+    ``code`` and ``param`` as in Failed and Refuse.
     """
 
     worker: WorkerId
     code: str
     reason: str
     alternatives: Alternatives = Alternatives()
+    param: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final
 
 from splitserve.router.handoff.states import Part, State
+from splitserve.router.workers.reconcile import FORGOTTEN
 
 
 class Rung(Enum):
@@ -22,6 +23,8 @@ class Rung(Enum):
 
 
 LOST: Final = "lost"
+DRAINING: Final = "draining"
+ROLE_CHANGED: Final = "role_changed"
 
 MEANINGS: Final[Mapping[str, str]] = {
     LOST: "was lost",
@@ -31,7 +34,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "not_linked": "had no link for the KV transfer",
     "stale_link": "had lost its link for the KV transfer",
     "cancelled": "had given the request up",
-    "draining": "is leaving",
+    DRAINING: "is leaving",
+    ROLE_CHANGED: "has another role now",
+    FORGOTTEN: "does not know the request any more",
     "duplicate": "knew the request already",
     "transfer_failed": "could not move the KV",
     "writer_lost": "lost the worker that wrote its KV",
@@ -54,15 +59,16 @@ ENTRY: Final[Mapping[State, Rung]] = {
 
 EXCEPTIONS: Final[Mapping[tuple[State, str], Rung]] = {
     (State.GRANTING, "no_blocks"): Rung.ROOM,
-    (State.GRANTING, "too_long"): Rung.CALLER,
-    (State.GRANTING, "invalid"): Rung.CALLER,
-    (State.PREFILLING, "too_long"): Rung.CALLER,
-    (State.PREFILLING, "invalid"): Rung.CALLER,
-    (State.LOCAL, "too_long"): Rung.CALLER,
-    (State.LOCAL, "invalid"): Rung.CALLER,
-    (State.RECOMPUTING, "too_long"): Rung.CALLER,
-    (State.RECOMPUTING, "invalid"): Rung.CALLER,
+    # Nothing was begun there: wherever there is room now, or will be, is as good.
+    (State.GRANTING, DRAINING): Rung.ROOM,
+    (State.LOCAL, DRAINING): Rung.ROOM,
+    **{(state, code): Rung.CALLER for state in ENTRY for code in ("too_long", "invalid")},
 }
+"""What the caller did wrong is wrong at every worker, also when it shows late: a grammar that
+breaks off after the first token."""
+
+BY_INTENT: Final = frozenset({DRAINING, ROLE_CHANGED})
+"""Not failures but moves, as many as there are: they do not use up a request's attempts."""
 
 _WRITERS_FAULT: Final = frozenset({"writer_lost", "lease_expired", "transfer_failed", "not_linked"})
 

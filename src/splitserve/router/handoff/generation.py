@@ -5,8 +5,10 @@ from typing import Final
 
 import msgspec
 
+from splitserve.errors import OverloadError
 from splitserve.ids import HandoffId, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
+from splitserve.router.admission.views import Candidate
 from splitserve.router.handoff.states import Progress
 from splitserve.router.handoff.stream import TokenStream
 from splitserve.router.policy.base import RequestView
@@ -27,15 +29,24 @@ def asked_id(wire: RequestId) -> RequestId:
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    """``serial`` orders arrivals. ``handoff`` names the current attempt's, None for whole ones."""
+    """``candidate`` is the request as it waits for room. ``handoff`` names the current attempt's,
+    None for whole ones. ``placed`` is when workers were last found for it, None before that;
+    ``waited``: there was no room when it came, or where it was sent. ``refusal`` is why it will not
+    run."""
 
     request: GenerateRequest
     view: RequestView
-    serial: int
-    arrived: float
+    candidate: Candidate
     stream: TokenStream
     progress: Progress
     handoff: HandoffId | None = None
+    placed: float | None = None
+    waited: bool = False
+    refusal: OverloadError | None = None
+
+    @property
+    def arrived(self) -> float:
+        return self.candidate.arrived
 
     def wire_request(self) -> GenerateRequest:
         """The request under the current attempt's id."""

@@ -57,7 +57,12 @@ def step(progress: Progress, event: Event, now: float) -> Step:
 
 
 def avoided(progress: Progress, worker: WorkerId, code: str) -> frozenset[WorkerId]:
-    """Workers that no further attempt should use once ``worker`` has failed with ``code``."""
+    """Workers that no further attempt should use once ``worker`` has failed with ``code``.
+
+    One that drains comes back as good as new: the router leaves it out for as long as it is away.
+    """
+    if code == failures.DRAINING:
+        return progress.avoid
     placement, part = progress.placement, progress.part_of(worker)
     if placement is None or part is None or placement.prefill is None:
         return progress.avoid | {worker}
@@ -156,8 +161,8 @@ def _part_failed(progress: Progress, event: PartFailed, now: float) -> Step:
     if rung is Rung.ROOM:
         waiting = replace(_without(progress, event.worker), state=State.WAITING, since=now)
         return waiting, (Requeue(event.worker),)
-    if rung is Rung.CALLER and not progress.answering:
-        fault = FailRequest(Fault.CALLER, event.reason)
+    if rung is Rung.CALLER:
+        fault = FailRequest(Fault.CALLER, event.reason, event.param)
         return _fail(_without(progress, event.worker), fault, now)
     return _descend(progress, event, rung, now)
 
@@ -168,7 +173,7 @@ def _descend(progress: Progress, event: PartFailed, rung: Rung, now: float) -> S
     why = failures.reason(part, split, event.code)
     left = replace(
         _without(progress, event.worker),
-        failures=progress.failures + 1,
+        failures=progress.failures + (event.code not in failures.BY_INTENT),
         avoid=avoided(progress, event.worker, event.code),
     )
     aborts = _aborts(left)

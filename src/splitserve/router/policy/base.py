@@ -22,7 +22,9 @@ class WorkerView:
 
     ``in_flight`` counts this router's own open requests there, ``running``/``waiting`` the
     worker's report. ``free_tokens`` is what its pool could take now (free and cached).
-    ``linked`` are the prefill workers that may write into it.
+    ``linked`` are the prefill workers that may write into it. ``seats`` is how many requests it
+    runs at once, None where it does not say. ``accepts`` is False while it has as much before it
+    as it may have: nothing is sent there then.
     """
 
     worker: WorkerId
@@ -33,6 +35,8 @@ class WorkerView:
     waiting_tokens: int
     free_tokens: int
     linked: tuple[WorkerId, ...] = ()
+    seats: int | None = None
+    accepts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

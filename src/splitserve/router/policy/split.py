@@ -23,7 +23,7 @@ def place(
     """None when all workers that come into question are full."""
     prefills = {w.worker: w for w in workers if w.role == "prefill"}
     answering = [w for w in workers if w.role != "prefill"]
-    roomy = [w for w in answering or workers if w.free_tokens > request.prompt_tokens]
+    roomy = [w for w in answering or workers if _has_room(w, request, prefills)]
     first_choice = [w for w in roomy if w.role == "colocated" or _linked(w, prefills)]
     if not roomy:
         return None
@@ -31,6 +31,7 @@ def place(
     linked = _linked(chosen, prefills)
     if not linked:
         return Placement(chosen.worker, None, _why_whole(chosen))
+    linked = [w for w in linked if w.accepts]
     prefill = turns.cheapest(linked, prompt_cost)
     return Placement(
         chosen.worker,
@@ -38,6 +39,16 @@ def place(
         f"decode costs {answer_cost(chosen)} of {len(roomy)} with room, "
         f"prefill costs {prompt_cost(prefill)} of {len(linked)} linked",
     )
+
+
+def _has_room(
+    worker: WorkerView, request: RequestView, prefills: Mapping[WorkerId, WorkerView]
+) -> bool:
+    """Where the prompt is to be computed by another worker, one of those has to accept it too."""
+    if not worker.accepts or worker.free_tokens <= request.prompt_tokens:
+        return False
+    linked = _linked(worker, prefills)
+    return not linked or any(w.accepts for w in linked)
 
 
 def _linked(worker: WorkerView, prefills: Mapping[WorkerId, WorkerView]) -> list[WorkerView]:

@@ -8,10 +8,18 @@ from collections.abc import Callable
 from typing import Protocol
 
 from splitserve.protocol.codec import Message
-from splitserve.protocol.control import Abort, Drain, Pair, Submit, Welcome
+from splitserve.protocol.control import (
+    Abort,
+    Drain,
+    Inventory,
+    Pair,
+    SetRole,
+    Submit,
+    Welcome,
+)
 from splitserve.protocol.handoff import Prefill, Reserve
 
-Order = Pair | Submit | Abort | Drain | Reserve | Prefill
+Order = Pair | Submit | Abort | Drain | SetRole | Inventory | Reserve | Prefill
 """What a gateway may send to a worker."""
 
 

@@ -1,8 +1,12 @@
 """Which prefill workers to ask for a link to which decode workers, and when again."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from splitserve.router.workers.record import WorkerRecord
+
+WARM_UP_S: Final = 5.0
+"""How long links may take at the start before this gateway is called ready without them."""
 
 
 def pairs(records: Sequence[WorkerRecord]) -> Iterator[tuple[WorkerRecord, WorkerRecord]]:
@@ -27,6 +31,7 @@ class PairRequests:
     def __init__(self, retry_s: float) -> None:
         self._retry_s = retry_s
         self._asked: dict[tuple[str, str], float] = {}
+        self._met: dict[tuple[str, str], float] = {}
 
     def due(
         self, records: Sequence[WorkerRecord], now: float
@@ -39,9 +44,23 @@ class PairRequests:
             waits = asked is not None and (linked(prefill, decode) or now - asked < self._retry_s)
             if not waits:
                 self._asked[key] = now
+                self._met.setdefault(key, now)
                 due.append((prefill, decode))
         return due
 
+    def warming(
+        self, records: Sequence[WorkerRecord], now: float
+    ) -> list[tuple[WorkerRecord, WorkerRecord]]:
+        """Pairs that have met lately and are not linked yet."""
+        return [
+            (prefill, decode)
+            for prefill, decode in pairs(records)
+            if not linked(prefill, decode)
+            and now - self._met.get((prefill.name, decode.name), now) < WARM_UP_S
+        ]
+
     def forget(self, name: str) -> None:
         """The worker's connection ended: its pairs are new when it comes back."""
-        self._asked = {key: at for key, at in self._asked.items() if name not in key}
+        for times in (self._asked, self._met):
+            for key in [key for key in times if name in key]:
+                del times[key]

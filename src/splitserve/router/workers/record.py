@@ -1,12 +1,20 @@
 """What the router knows of one worker."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from splitserve.ids import WorkerId
-from splitserve.protocol.control import Welcome
+from splitserve.protocol.codec import Message
+from splitserve.protocol.control import Failed, Welcome
+from splitserve.protocol.handoff import Refuse
 from splitserve.protocol.telemetry import KVCounts, Load
 from splitserve.router.policy.base import WorkerView
+from splitserve.router.workers.breaker import Breaker, verdict
 from splitserve.router.workers.client import WorkerClient
+from splitserve.router.workers.reconcile import Questions
+
+STALLED_S: Final = 10.0
+"""A worker that has had work for so long and made no step serves nobody."""
 
 
 @dataclass(slots=True, eq=False)
@@ -16,7 +24,8 @@ class WorkerRecord:
     ``heard`` is when the worker last said anything, ``suspected`` that it was silent too long at
     the last look. ``generation`` orders connections, the oldest first. ``problem`` says why a
     connected worker must not be used. ``full`` is set by a refusal for lack of room and cleared
-    when room may have come.
+    when room may have come; ``leaving`` by one because it drains, before its Load says so.
+    ``aborted_strays`` and ``failed_strays`` count what the reconciler ended at the worker and here.
     """
 
     client: WorkerClient
@@ -29,6 +38,11 @@ class WorkerRecord:
     generation: int = 0
     problem: str = ""
     full: bool = False
+    leaving: bool = False
+    breaker: Breaker = field(default_factory=Breaker)
+    questions: Questions = field(default_factory=Questions)
+    aborted_strays: int = 0
+    failed_strays: int = 0
 
     @property
     def name(self) -> str:
@@ -37,11 +51,26 @@ class WorkerRecord:
 
     @property
     def role(self) -> str:
+        """What the worker wants to be sent now, or last wanted."""
+        if self.load is not None and self.load.role:
+            return self.load.role
         return "" if self.welcome is None else self.welcome.role
 
     @property
     def connector(self) -> str:
         return "" if self.welcome is None else self.welcome.connector
+
+    def judge(self, message: Message, now: float) -> None:
+        """What the message says of the worker itself."""
+        if isinstance(message, Failed | Refuse):
+            self.leaving = self.leaving or message.code == "draining"
+        elif not self.breaker.failures:
+            return  # tokens of a worker that works: the hot path
+        works = verdict(message)
+        if works:
+            self.breaker.succeeded()
+        elif works is not None:
+            self.breaker.failed(now)
 
     def unusable(self) -> str | None:
         """Why no new request may go there; None when it may."""
@@ -53,7 +82,11 @@ class WorkerRecord:
             return self.problem
         if self.load is None:
             return "has not reported its load"
-        return "draining" if self.load.draining else None
+        if self.leaving or self.load.draining:
+            return "draining"
+        if self.load.since_step_s >= STALLED_S:
+            return f"has work and made no step for {self.load.since_step_s:.0f} s"
+        return None
 
     def capacity_tokens(self) -> int:
         """Longest prompt and answer together that could ever run there."""
@@ -70,7 +103,7 @@ class WorkerRecord:
         room = (load.kv.free + load.kv.cached) * self.welcome.block_size
         return WorkerView(
             worker=self.welcome.worker,
-            role=self.welcome.role,
+            role=self.role,
             in_flight=in_flight,
             running=load.running,
             waiting=load.waiting,
@@ -83,7 +116,9 @@ class WorkerRecord:
 @dataclass(frozen=True, slots=True)
 class WorkerSnapshot:
     """One worker for metrics and pages. ``kv`` and ``load`` are None when it is not connected;
-    ``unusable`` is empty when requests may go there."""
+    ``unusable`` is empty when requests may go there. ``breaker`` is ``closed``, ``open`` or
+    ``half_open``. ``aborted_strays`` requests were ended at the worker because nobody here knew
+    them, ``failed_strays`` here because the worker did not."""
 
     worker: str
     role: str
@@ -93,3 +128,6 @@ class WorkerSnapshot:
     in_flight: int
     kv: KVCounts | None
     load: Load | None
+    breaker: str
+    aborted_strays: int
+    failed_strays: int

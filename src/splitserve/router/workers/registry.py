@@ -9,14 +9,28 @@ from splitserve.clock import Clock
 from splitserve.errors import ConfigError
 from splitserve.ids import WorkerId
 from splitserve.protocol.codec import Message
-from splitserve.protocol.control import Abort, Pair, Welcome
+from splitserve.protocol.control import (
+    DRAIN_GRACE_S,
+    Abort,
+    Failed,
+    Holding,
+    Inventory,
+    Pair,
+    RoleSet,
+    SetRole,
+    Submit,
+    Welcome,
+)
+from splitserve.protocol.handoff import Prefill, Reserve
 from splitserve.protocol.telemetry import Load
 from splitserve.router.config import RouterConfig
 from splitserve.router.ledger import Ledger
 from splitserve.router.policy.base import WorkerView
 from splitserve.router.workers.agreement import disagreements
+from splitserve.router.workers.breaker import spared
 from splitserve.router.workers.client import Connect, Order, WorkerClient
 from splitserve.router.workers.pairing import PairRequests, linked, pairs
+from splitserve.router.workers.reconcile import FORGOTTEN, Questions, strays
 from splitserve.router.workers.record import WorkerRecord, WorkerSnapshot
 
 log = logging.getLogger(__name__)
@@ -56,6 +70,7 @@ class WorkerRegistry:
         self._by_worker: dict[WorkerId, WorkerRecord] = {}
         self._connections = count(1)
         self._requests = PairRequests(config.pair_retry_s)
+        self._was_ready = False
 
     def add(self, address: str) -> None:
         """Registers a worker and starts connecting to it. Raises ConfigError when known or bad."""
@@ -81,11 +96,25 @@ class WorkerRegistry:
     def send(self, worker: WorkerId, order: Order) -> bool:
         """False when the worker is not connected."""
         record = self._by_worker.get(worker)
-        return record is not None and record.client.send(order)
+        if record is None:
+            return False
+        if record.breaker.failures and isinstance(order, Submit | Reserve | Prefill):
+            record.breaker.sent(self._clock())
+        return record.client.send(order)
+
+    def set_role(self, worker: WorkerId, role: str, grace_s: float = DRAIN_GRACE_S) -> bool:
+        """Asks for another role (see SetRole); the worker's Load shows whether it took it on.
+        False when it is not connected."""
+        return self.send(worker, SetRole(role, grace_s))
 
     def views(self) -> list[WorkerView]:
-        """Workers that new requests may go to."""
-        return [self._view(record) for record in self._usable()]
+        """Workers that new requests may go to; those that only fail are left out while there are
+        others."""
+        usable = list(self._usable())
+        if any(record.breaker.failures for record in usable):
+            chosen = spared({r.name: r.breaker for r in usable}, self._clock())
+            usable = [record for record in usable if record.name in chosen]
+        return [self._view(record) for record in usable]
 
     def refused(self, worker: WorkerId) -> None:
         """It has no room: not asked again before something there has changed."""
@@ -108,9 +137,15 @@ class WorkerRegistry:
         return {"prefill", "decode"} <= {record.role for record in self._records.values()}
 
     def ready(self) -> str | None:
-        """None when a request would succeed now, else why not."""
-        if any(True for _ in self._usable()):
-            return None
+        """None when a request would succeed now, else why not.
+
+        The first time only once links are made too, so that no request has to do without.
+        """
+        usable = list(self._usable())
+        if usable:
+            warming = [] if self._was_ready else self._requests.warming(usable, self._clock())
+            self._was_ready = not warming
+            return "; ".join(f"{p.name} and {d.name} are being linked" for p, d in warming) or None
         if not self._records:
             return "no worker is registered"
         return "no worker is usable: " + "; ".join(self.warnings())
@@ -139,6 +174,8 @@ class WorkerRegistry:
         for record in list(self._records.values()):
             if record.connected:
                 self._check_silence(record, now)
+            if record.known:
+                self._reconcile(record, now)
         self._ask_for_links(now)
 
     # WorkerEvents
@@ -177,16 +214,26 @@ class WorkerRegistry:
             return  # a Load may overtake Welcome; nothing else can be meant for this connection
         record.heard = self._clock()
         record.suspected = False
-        if isinstance(message, Load):
-            self._note_load(record, record.welcome.worker, message)
-        else:
-            self._sink.message(record.welcome.worker, message)
+        match message:
+            case Load():
+                self._note_load(record, record.welcome.worker, message)
+            case Holding():
+                self._note_holding(record, record.welcome.worker, message)
+            case RoleSet():
+                log.info("worker %s: role %s %s", record.name, message.role, message.refused)
+            case _:
+                # First, or what the message leads to would be sent there again.
+                record.judge(message, record.heard)
+                self._sink.message(record.welcome.worker, message)
 
     def lost(self, client: WorkerClient, reason: str) -> None:
         record = self._records[client.address]
         was_known = record.known
-        record.connected = record.known = record.full = False
+        if record.welcome is not None and self._ledger.at(record.welcome.worker):
+            record.breaker.failed(self._clock())
+        record.connected = record.known = record.full = record.leaving = False
         record.load = None
+        record.questions = Questions()
         self._requests.forget(record.name)
         log.warning("worker %s lost: %s", record.name, reason)
         if was_known and record.welcome is not None:
@@ -211,6 +258,27 @@ class WorkerRegistry:
         if before is None or load.kv.free + load.kv.cached > before.kv.free + before.kv.cached:
             record.full = False
         self._sink.room_changed()
+
+    def _reconcile(self, record: WorkerRecord, now: float) -> None:
+        assert record.welcome is not None
+        if record.questions.due(now):
+            opened = self._ledger.at(record.welcome.worker)
+            record.client.send(Inventory(record.questions.ask(opened, now)))
+
+    def _note_holding(self, record: WorkerRecord, worker: WorkerId, message: Holding) -> None:
+        asked = record.questions.answered(message.serial)
+        if asked is None:
+            return
+        found = strays(asked, self._ledger.at(worker).keys(), message.requests)
+        for request_id in found.at_worker:
+            log.warning("worker %s holds %s for nobody: aborting it", worker, request_id)
+            record.aborted_strays += 1
+            record.client.send(Abort(request_id))
+        for request_id in found.at_gateway:
+            log.warning("worker %s does not know %s any more", worker, request_id)
+            record.failed_strays += 1
+            lost = Failed(request_id, FORGOTTEN, "the worker does not know the request")
+            self._sink.message(worker, lost)
 
     def _check_silence(self, record: WorkerRecord, now: float) -> None:
         """Two looks have to agree: if this process was the one that slept, what the worker said
@@ -262,4 +330,7 @@ class WorkerRegistry:
             in_flight=in_flight,
             kv=None if record.load is None else record.load.kv,
             load=record.load,
+            breaker=record.breaker.state(self._clock()).value,
+            aborted_strays=record.aborted_strays,
+            failed_strays=record.failed_strays,
         )

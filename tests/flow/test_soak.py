@@ -1,0 +1,16 @@
+"""A short soak: kills, freezes, restarts and clients that leave, with nothing lost."""
+
+import pytest
+
+from splitserve.bench.soak import soak
+
+SECONDS = 20
+
+
+@pytest.mark.timeout(120)
+async def test_nothing_is_lost_wrong_leaked_or_hung(model: str) -> None:
+    reading = await soak(model, SECONDS, 30, 7, print)
+    assert reading.clean, reading
+    assert reading.kills + reading.freezes + reading.rolls > 0
+    assert reading.left > 0
+    assert reading.whole + reading.left + reading.refused == reading.requests
