@@ -226,6 +226,7 @@ class Worker:
 
     def drain(self, grace_s: float) -> None:
         """See Drain."""
+        log.info("draining: what runs may stay for %g s", grace_s)
         self._departure.begin(self._clock(), grace_s)
 
     def _set_role(self, conn: ConnId, message: SetRole) -> None:
