@@ -50,7 +50,7 @@ async def test_who_would_come_too_late_is_refused_at_once_and_told_when_to_come(
     refused = (await answers[3].ended()).error
     assert isinstance(refused, OverloadError)
     assert refused.status == 429
-    assert "about 12.0 s, later than 10 s" in refused.message
+    assert "about 12.0 s, too late to be sure of the limit of 10 s" in refused.message
     assert refused.retry_after_s == pytest.approx(12.0 - 9.0)
     assert (router.open_requests, router.waiting_requests) == (3, 2)
     assert bench.notes.admissions[-1] == ("refused", "deadline")

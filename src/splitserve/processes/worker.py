@@ -91,6 +91,7 @@ def _builder(config: WorkerConfig, engine: Engine) -> Callable[[Outbox], Worker]
         pid=os.getpid(),
         connector=config.connector,
         fingerprint={**_fingerprint(info), **_model_fingerprint(config, info)},
+        max_num_seqs=config.max_num_seqs,
     )
     return lambda outbox: Worker(engine, connector, outbox, facts, monotonic, PidWatch)
 

@@ -24,7 +24,8 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
 
     ``role`` is what the router sends there (``colocated``, ``prefill``, ``decode``) at the time;
     Load tells of changes; every worker can do everything. ``address`` is where other workers reach
-    it. ``fingerprint`` is what must agree before two processes work together.
+    it. ``fingerprint`` is what must agree before two processes work together. ``max_num_seqs``
+    requests run there at a time; None where nobody knows.
     """
 
     worker: WorkerId
@@ -39,6 +40,7 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
     block_size: int
     kv_token_bytes: int
     fingerprint: dict[str, str]
+    max_num_seqs: int | None = None
 
 
 class Pair(msgspec.Struct, frozen=True, tag=True):

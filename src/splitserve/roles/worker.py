@@ -61,6 +61,7 @@ class WorkerFacts:
     pid: int
     connector: str
     fingerprint: dict[str, str]
+    max_num_seqs: int | None = None
 
 
 class Worker:
@@ -313,6 +314,7 @@ class Worker:
             block_size=info.layout.block_size,
             kv_token_bytes=info.layout.token_bytes,
             fingerprint=facts.fingerprint,
+            max_num_seqs=facts.max_num_seqs,
         )
 
 

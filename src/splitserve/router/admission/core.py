@@ -115,7 +115,7 @@ def _verdict(
         return nobody() if allowed_s <= 0 else None
     message = (
         f"too many requests: the first token would come in about {first_s:.1f} s, "
-        f"later than {limit_s:g} s after the request came"
+        f"too late to be sure of the limit of {limit_s:g} s"
     )
     excess_s = first_s - limit_s * HEADROOM
     retry_after_s = min(excess_s, forecast.wait_s) if excess_s > 0 else UNKNOWN_RETRY_S

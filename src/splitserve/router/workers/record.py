@@ -110,6 +110,7 @@ class WorkerRecord:
             waiting_tokens=waiting_tokens,
             free_tokens=0 if self.full else max(0, room - waiting_tokens - recent_tokens),
             linked=tuple(WorkerId(name) for name in load.linked),
+            seats=self.welcome.max_num_seqs,
         )
 
 
