@@ -11,6 +11,7 @@ FUNCTION_LINES = 60
 
 REASONS = {
     "cli/worker.py:worker": "one parameter per flag: its signature is the table of flags",
+    "cli/gateway.py:gateway": "one parameter per flag: its signature is the table of flags",
     "cli/serve.py:serve": "one parameter per flag: its signature is the table of flags",
 }
 """What may be longer, and why: ``file`` or ``file:function``."""

@@ -27,7 +27,7 @@ def spec(name: str, kind: str, *arguments: str) -> ProcessSpec:
 def plan_of(*workers: ProcessSpec, gateway: str = "gateway") -> Plan:
     return Plan(
         topology=Topology(model=ModelAsked(name="m"), workers=(WorkerGroup(),)),
-        gateway=spec("gateway", gateway),
+        gateways=(spec("gateway", gateway),),
         workers=tuple(PlannedWorker(worker, WorkerGroup(), 0) for worker in workers),
         model=ModelFacts(kv_token_bytes=1, max_model_len=1, weight_bytes=0),
         warnings=(),

@@ -250,11 +250,6 @@ def test_a_fence_asked_twice_is_answered_twice_and_frees_once() -> None:
     assert network.counts("d").total == 64
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a worker takes Hello for a new gateway always: it neither ends the earlier connection "
-    "of the same one nor lets the new one abort what that one left",
-)
 def test_a_gateway_that_comes_back_gets_rid_of_what_its_lost_connection_left() -> None:
     """A half-open connection: the worker never saw the first one end."""
     network = split_pair()

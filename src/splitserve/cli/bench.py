@@ -113,6 +113,22 @@ def derender(
     )
 
 
+@bench.command(short_help="Kills and freezes under load.")
+def soak(
+    model: Model = "smollm2",
+    minutes: Annotated[float, typer.Option(metavar="M", min=0.1, help="How long.")] = 10,
+    streams: Annotated[int, typer.Option(metavar="N", min=1, help="Answers at a time.")] = 50,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of requests and faults.")] = 0,
+    as_json: Json = False,
+) -> int:
+    """Fake workers killed, frozen and restarted: fails unless nothing is lost, wrong or leaked."""
+    return int(
+        load("splitserve.cli.bench_soak:run")(
+            model=model, minutes=minutes, streams=streams, seed=seed, as_json=as_json
+        )
+    )
+
+
 @bench.command(short_help="Running servers, side by side.")
 def endpoints(
     urls: Annotated[list[str], typer.Argument(metavar="URL...", help="OpenAI-compatible servers.")],

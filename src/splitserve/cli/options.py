@@ -142,6 +142,18 @@ RequestTimeout = Annotated[
     float,
     typer.Option("--request-timeout-s", metavar="SECONDS", help="Longest a request may take."),
 ]
+TtftDeadline = Annotated[
+    float,
+    typer.Option(
+        "--ttft-deadline-s",
+        metavar="SECONDS",
+        help="Refuse at once (429) what would wait longer than this for its first token.",
+    ),
+]
+MaxQueued = Annotated[
+    int,
+    typer.Option("--max-queued", metavar="N", help="Most requests that wait for room."),
+]
 ToolCallParser = Annotated[
     str,
     typer.Option(
@@ -178,6 +190,10 @@ ApiKeyFile = Annotated[
         "The environment variable SPLITSERVE_API_KEY holds one key more.",
         show_default="no keys",
     ),
+]
+Gateways = Annotated[
+    int,
+    typer.Option("--gateways", metavar="N", help="Gateway processes that share the port."),
 ]
 ReusePort = Annotated[
     bool,

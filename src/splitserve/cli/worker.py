@@ -19,6 +19,7 @@ from splitserve.lifecycle import StatusPipe, end_with_parent, pin_to_cores, repo
 from splitserve.loading import load
 from splitserve.logs import LEVELS, configure
 from splitserve.protocol.address import parse_address
+from splitserve.protocol.gate import GateFiles
 from splitserve.roles.config import WorkerConfig
 
 
@@ -69,6 +70,10 @@ def worker(
     fake_prefill_us_per_token: options.FakePrefillUs = options.WORKER.fake.prefill_us_per_token,
     fake_decode_us_per_seq: options.FakeDecodeUs = options.WORKER.fake.decode_us_per_seq,
     fake_num_blocks: options.FakeNumBlocks = options.WORKER.fake.num_blocks,
+    secret_file: options.SecretFile = None,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    tls_ca: options.TlsCa = None,
     log_level: options.LogLevel = "info",
     status_fd: options.StatusFd = None,
     parent_pid: options.ParentPid = None,
@@ -109,6 +114,7 @@ def worker(
             fake_prefill_s_per_token=fake_prefill_us_per_token / 1e6,
             fake_decode_s_per_seq=fake_decode_us_per_seq / 1e6,
             fake_num_blocks=fake_num_blocks,
+            gate=GateFiles(secret_file, tls_cert, tls_key, tls_ca),
         )
         check_worker(config)
         # Before anything is imported that starts threads.

@@ -15,6 +15,7 @@ def machine_facts() -> MachineFacts:
     """This process's cores, and the memory that is available to it now."""
     return MachineFacts(
         cores=tuple(sorted(os.sched_getaffinity(0))),
+        has_key=bool(os.environ.get("SPLITSERVE_API_KEY", "").strip()),
         memory_bytes=min(available_bytes(Path("/proc/meminfo")), cgroup_room_bytes(_CGROUP)),
     )
 

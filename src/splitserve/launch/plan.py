@@ -21,10 +21,12 @@ from splitserve.loading import load
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """``cores`` are those this process may use; ``memory_bytes`` is what is available now."""
+    """``cores`` are those this process may use; ``memory_bytes`` is what is available now;
+    ``has_key`` says whether the environment holds an API key."""
 
     cores: tuple[int, ...]
     memory_bytes: int
+    has_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,19 @@ class Plan:
     """Everything that will be started."""
 
     topology: Topology
-    gateway: ProcessSpec
+    gateways: tuple[ProcessSpec, ...]
     workers: tuple[PlannedWorker, ...]
     model: ModelFacts
     warnings: tuple[str, ...]
 
     @property
+    def gateway(self) -> ProcessSpec:
+        """The first; the others are like it."""
+        return self.gateways[0]
+
+    @property
     def processes(self) -> tuple[ProcessSpec, ...]:
-        return (*(worker.process for worker in self.workers), self.gateway)
+        return (*(worker.process for worker in self.workers), *self.gateways)
 
 
 def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths: Paths) -> Plan:
@@ -72,6 +79,11 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
     """
     _check_length(topology, model)
     _check_memory(topology, machine, model)
+    exposure = (
+        None
+        if machine.has_key or topology.gateway.api_key_file
+        else exposure_warning(topology.gateway.host)
+    )
     shares, warnings = share_cores(topology.workers, machine.cores)
     workers = tuple(
         PlannedWorker(
@@ -85,8 +97,11 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
     )
     return Plan(
         topology=topology,
-        gateway=gateway_process(
-            topology, paths.python, [worker.process.address for worker in workers]
+        gateways=tuple(
+            gateway_process(
+                topology, paths.python, [worker.process.address for worker in workers], number
+            )
+            for number in range(topology.gateway.processes)
         ),
         workers=workers,
         model=model,
@@ -95,7 +110,7 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
                 None,
                 (
                     *warnings,
-                    exposure_warning(topology.gateway.host),
+                    exposure,
                     *_small_pools(topology, workers, model),
                 ),
             )

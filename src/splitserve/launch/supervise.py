@@ -35,7 +35,7 @@ class Deployment:
         self._keepers = {
             spec.name: Keeper(spec, host, limits, clock, on_change) for spec in plan.processes
         }
-        self._gateway = self._keepers[plan.gateway.name]
+        self._gateways = [self._keepers[spec.name] for spec in plan.gateways]
         self._workers = [self._keepers[worker.process.name] for worker in plan.workers]
         self._clock = clock
         self._asked = plan.topology.gateway
@@ -43,13 +43,13 @@ class Deployment:
 
     @property
     def processes(self) -> tuple[Supervised, ...]:
-        """Workers in the plan's order, then the gateway."""
+        """Workers in the plan's order, then the gateways."""
         return tuple(keeper.status for keeper in self._keepers.values())
 
     @property
     def port(self) -> int:
         """The gateway's; known once it is ready where a free one was asked for."""
-        return int(self._gateway.status.facts.get("port", self._asked.port))
+        return int(self._gateways[0].status.facts.get("port", self._asked.port))
 
     @property
     def url(self) -> str:
@@ -81,8 +81,8 @@ class Deployment:
         await roll(self._workers, say, self._clock)
 
     async def stop(self) -> None:
-        """Gateway first, so that no request meets half a deployment; then all workers at once."""
-        await self._gateway.end()
+        """Gateways first, so that no request meets half a deployment; then all workers at once."""
+        await asyncio.gather(*(keeper.end() for keeper in self._gateways))
         await asyncio.gather(*(keeper.end() for keeper in self._workers))
         for outcome in await asyncio.gather(*self._tasks, return_exceptions=True):
             # StartFailed was raised where the start was waited for.

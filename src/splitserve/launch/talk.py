@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitserve.errors import UnavailableError
+from splitserve.ids import new_incarnation
 from splitserve.protocol.address import parse_address
 from splitserve.protocol.codec import Message, encode
 from splitserve.protocol.connection import Connection, connect
@@ -55,7 +56,7 @@ class _Ear:
         self._role: RoleSet | None = None
 
     def made(self, connection: Connection) -> None:
-        connection.write(encode(Hello("operator")))
+        connection.write(encode(Hello(f"operator-{new_incarnation()}")))
         if self._order is not None:
             connection.write(encode(self._order))
 

@@ -62,6 +62,8 @@ class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 8000
     policy: str = "least_loaded"
     request_timeout_s: float = 600.0
+    ttft_deadline_s: float = 30.0
+    max_queued: int = 256
     tool_call_parser: str = "auto"
     reasoning_parser: str = "auto"
     api_key_file: str | None = None
@@ -162,6 +164,9 @@ def _check_gateway(gateway: GatewayAsked) -> None:
         raise ConfigError("gateway.processes: several gateways need a gateway.port that is not 0")
     timeout_s = gateway.request_timeout_s
     check_value("gateway.request_timeout_s", timeout_s, timeout_s > 0, "must be positive")
+    deadline_s, queued = gateway.ttft_deadline_s, gateway.max_queued
+    check_value("gateway.ttft_deadline_s", deadline_s, deadline_s > 0, "must be positive")
+    check_value("gateway.max_queued", queued, queued >= 0, "must not be negative")
     one_of("gateway.tool_call_parser", gateway.tool_call_parser, (AUTO, NONE, *TOOL_PARSERS))
     one_of("gateway.reasoning_parser", gateway.reasoning_parser, (AUTO, NONE, *REASONING_PARSERS))
 

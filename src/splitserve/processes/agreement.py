@@ -2,12 +2,14 @@
 
 import http.client
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from splitserve.errors import ConfigError, UnavailableError
+from splitserve.frontend.access import ENVIRONMENT
 from splitserve.protocol.fingerprint import differences
 
 WAIT_S: Final = 30.0
@@ -44,7 +46,9 @@ def _fetch(url: str) -> Mapping[str, str]:
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
     try:
-        connection.request("GET", f"{parts.path.rstrip('/')}/fingerprint")
+        key = os.environ.get(ENVIRONMENT, "")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        connection.request("GET", f"{parts.path.rstrip('/')}/fingerprint", headers=headers)
         answer = connection.getresponse()
         body = answer.read(_MAX_BYTES)
     finally:

@@ -22,6 +22,8 @@ class GatewayConfig:
     served_model_name: str | None = None
     policy: str = "least_loaded"
     request_timeout_s: float = 600.0
+    ttft_deadline_s: float = 30.0
+    max_queued: int = 256
     tool_call_parser: str = "auto"
     reasoning_parser: str = "auto"
     state_key_file: Path | None = None

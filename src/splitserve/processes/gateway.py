@@ -12,6 +12,7 @@ from splitserve.frontend.app import create_app
 from splitserve.frontend.config import FrontendConfig
 from splitserve.frontend.model import ServedModel
 from splitserve.frontend.scale_out.tier import TextTier
+from splitserve.ids import new_incarnation
 from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
 from splitserve.modelstore.folder import ModelFolder
 from splitserve.modelstore.resolve import resolve
@@ -21,6 +22,7 @@ from splitserve.processes.gateway_metrics import RouterMetrics, WorkerMetrics
 from splitserve.processes.http import HttpServer, listen
 from splitserve.processes.text_tier import new_tier
 from splitserve.protocol.control import PROTOCOL_VERSION
+from splitserve.protocol.gate import Gate
 from splitserve.router.config import RouterConfig
 from splitserve.router.handoff.orchestrator import Router
 
@@ -39,9 +41,10 @@ def run(config: GatewayConfig, status: StatusPipe) -> int:
             reasoning_parser=config.reasoning_parser,
         )
         tier = new_tier(folder, model, FrontendConfig(), config.state_key_file)
+        gate = Gate.load(config.gate, os.environ)
         access = KeyRing.load(config.api_key_file, os.environ)
         listener = listen(config.host, config.port, reuse_port=config.reuse_port)
-    return uvloop.run(_serve(config, folder, tier, access, listener, status))
+    return uvloop.run(_serve(config, folder, tier, access, gate, listener, status))
 
 
 async def _serve(
@@ -49,17 +52,24 @@ async def _serve(
     folder: ModelFolder,
     tier: TextTier,
     access: KeyRing | None,
+    gate: Gate,
     listener: socket.socket,
     status: StatusPipe,
 ) -> int:
     metrics = RouterMetrics()
     engines = engine_fingerprint(folder)
     router = Router(
-        RouterConfig(policy=config.policy, request_timeout_s=config.request_timeout_s),
+        RouterConfig(
+            policy=config.policy,
+            request_timeout_s=config.request_timeout_s,
+            ttft_deadline_s=config.ttft_deadline_s,
+            max_queued=config.max_queued,
+        ),
         config.workers,
-        gateway=f"gateway-{os.getpid()}",
+        gateway=f"gateway-{new_incarnation()}",
         fingerprint=engines,
         observer=metrics,
+        gate=gate,
     )
     registry = CollectorRegistry()
     metrics.register(registry)

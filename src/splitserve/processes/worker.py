@@ -16,7 +16,9 @@ from splitserve.engine.registry import create_engine
 from splitserve.ids import WorkerId, new_incarnation
 from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
 from splitserve.modelstore.resolve import resolve
+from splitserve.protocol.address import parse_address
 from splitserve.protocol.control import PROTOCOL_VERSION
+from splitserve.protocol.gate import Gate
 from splitserve.roles.config import WorkerConfig
 from splitserve.roles.liveness import PidWatch
 from splitserve.roles.loop import Outbox
@@ -46,20 +48,23 @@ def run(config: WorkerConfig, status: StatusPipe) -> int:
     """
     with reporting_failure(status):
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        # Before an engine is made: that may take long.
+        gate = Gate.load(config.gate, os.environ)
+        gate.check_listen(parse_address(config.listen))
         engine = create_engine(config.engine, _engine_config(config))
         build = _builder(config, engine)
     try:
-        return uvloop.run(_serve(config, build, status))
+        return uvloop.run(_serve(config, gate, build, status))
     finally:
         engine.close()
 
 
 async def _serve(
-    config: WorkerConfig, build: Callable[[Outbox], Worker], status: StatusPipe
+    config: WorkerConfig, gate: Gate, build: Callable[[Outbox], Worker], status: StatusPipe
 ) -> int:
     loop = asyncio.get_running_loop()
     server = WorkerServer(
-        build, config.listen, monotonic, status.ready, drain_grace_s=config.drain_grace_s
+        build, config.listen, monotonic, status.ready, drain_grace_s=config.drain_grace_s, gate=gate
     )
 
     def stop() -> None:
@@ -112,8 +117,10 @@ def _model_fingerprint(config: WorkerConfig, info: ModelInfo) -> Mapping[str, st
     if config.engine == "fake":
         return {"fake": info.content_hash}
     folder = resolve(config.model)
+    # A gateway knows the weights on disk, not those that are made up.
+    weights = "made_up_weights" if config.load_format == "dummy" else "weights"
     return {
-        "weights": info.content_hash,
+        weights: info.content_hash,
         "tokenizer": folder.tokenizer_hash(),
         "template": folder.template_hash(),
     }

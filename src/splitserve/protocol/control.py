@@ -14,7 +14,8 @@ DRAIN_GRACE_S: Final = 30.0
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """Gateway to worker, first frame of a connection."""
+    """Gateway to worker, first frame of a connection. ``gateway`` names one life of a gateway's
+    process: whoever says the same name again is taken for the same, back on a new connection."""
 
     gateway: str
 

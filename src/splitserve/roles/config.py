@@ -1,8 +1,9 @@
 """What one worker process was asked to be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from splitserve.protocol.control import DRAIN_GRACE_S
+from splitserve.protocol.gate import GateFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,4 @@ class WorkerConfig:
     fake_prefill_s_per_token: float = 0.0
     fake_decode_s_per_seq: float = 0.0
     fake_num_blocks: int = 1024
+    gate: GateFiles = field(default_factory=GateFiles)

@@ -31,9 +31,14 @@ MAX_TOMBSTONES: Final = 4096
 """Voided handoffs remembered so that a Prefill that comes after its FenceRequest never starts."""
 
 
+STALLED_S: Final = 5.0
+"""Writes of a finished prompt of which none ends for so long are given up."""
+
+
 @dataclass(slots=True)
 class _Handoff:
-    """``first_token``: None until sampled. ``fence_epoch``: set once decode voided the grant."""
+    """``first_token``: None until sampled. ``fence_epoch``: set once decode voided the grant.
+    ``left`` writes are under way, and were since ``left_since``."""
 
     handoff: HandoffId
     request_id: RequestId
@@ -47,6 +52,8 @@ class _Handoff:
     handed_off: bool = False
     fence_epoch: int | None = None
     given_up: bool = False
+    left: int = 0
+    left_since: float = 0.0
 
 
 class PrefillRole:
@@ -144,9 +151,23 @@ class PrefillRole:
             if record.first_token is None and not record.given_up:
                 continue
             push = self._pusher.get(record.request_id)
-            if push is None or push.open_transfers:
+            if push is None:
                 continue
-            self._end(record, push.kv_bytes, push.error)
+            if push.open_transfers:
+                self._watch(record, len(push.open_transfers))
+            else:
+                self._end(record, push.kv_bytes, push.error)
+
+    def _watch(self, record: _Handoff, left: int) -> None:
+        """Gives a push up of which nothing moves; its blocks wait for the last write all the same,
+        here and at the decode worker."""
+        now = self._clock()
+        if left != record.left:
+            record.left, record.left_since = left, now
+        elif now - record.left_since >= STALLED_S and not record.given_up:
+            reason = f"no write ended for {STALLED_S:g} s"
+            self._port.send(record.conn, Failed(record.request_id, "transfer_failed", reason))
+            record.given_up = True
 
     def _end(self, record: _Handoff, kv_bytes: int, error: str) -> None:
         link = self._links.get(record.worker)

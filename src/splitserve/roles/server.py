@@ -5,8 +5,6 @@ Runs on the main thread's event loop; everything that decides runs on the engine
 
 import asyncio
 import logging
-import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -16,13 +14,14 @@ from typing import Final
 import msgspec
 
 from splitserve.clock import Clock
-from splitserve.errors import ConfigError
 from splitserve.ids import WorkerId
 from splitserve.protocol.address import UnixAddress, parse_address
 from splitserve.protocol.codec import Message, encode
 from splitserve.protocol.connection import Connection, connect
 from splitserve.protocol.control import DRAIN_GRACE_S, Hello
-from splitserve.protocol.handoff import Renew
+from splitserve.protocol.gate import Gate
+from splitserve.protocol.handoff import Attach, Renew
+from splitserve.protocol.listening import listen
 from splitserve.roles.loop import (
     Close,
     ConnectionLost,
@@ -45,6 +44,9 @@ log = logging.getLogger(__name__)
 
 LOAD_EVERY_S: Final = 0.1
 LOAD_AT_MOST_EVERY_S: Final = 0.02
+LINK_SILENCE_S: Final = 3.0
+"""A link whose other end says nothing for so long is dead."""
+
 RENEW_EVERY_S: Final = 1.0
 RECONNECT_MIN_S: Final = 0.05
 RECONNECT_MAX_S: Final = 1.0
@@ -64,6 +66,7 @@ class WorkerServer:
         clock: Clock,
         ready: Callable[[], None],
         drain_grace_s: float = DRAIN_GRACE_S,
+        gate: Gate | None = None,
     ) -> None:
         self._outbox = Outbox()
         self._worker = build(self._outbox)
@@ -72,12 +75,16 @@ class WorkerServer:
         self._ready = ready
         self._connections: dict[ConnId, Connection] = {}
         self._gateways: set[ConnId] = set()
+        # Links that this worker opened, and when it last heard of each; links that came to it.
+        self._opened: dict[ConnId, float] = {}
+        self._attached: set[ConnId] = set()
         self._link_tasks: dict[WorkerId, asyncio.Task[None]] = {}
         self._conn_of: dict[Connection, ConnId] = {}
         self._ids = count(1)
         self._snapshot: Snapshot | None = None
         self._load_sent = 0.0
         self._drain_grace_s = drain_grace_s
+        self._gate = gate or Gate()
         self._progress = Progress(clock())
 
     async def serve(self) -> None:
@@ -86,7 +93,7 @@ class WorkerServer:
         self._engine = EngineThread(
             self._worker, self._outbox, self._deliver, self._engine_ended, self._clock
         )
-        server = await self._open()
+        server = await listen(parse_address(self._listen), self._accept, self._gate)
         self._engine.start()
         heartbeat = asyncio.create_task(self._heartbeat())
         self._ready()
@@ -112,17 +119,6 @@ class WorkerServer:
         """Ends now. From the event loop."""
         self._finish(None)
 
-    async def _open(self) -> asyncio.Server:
-        address = parse_address(self._listen)
-        if isinstance(address, UnixAddress):
-            return await self._loop.create_unix_server(
-                self._accept, sock=_unix_socket(address.path)
-            )
-        try:
-            return await self._loop.create_server(self._accept, address.host, address.port)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {self._listen}: {error.strerror}") from error
-
     def _unlink(self) -> None:
         address = parse_address(self._listen)
         if isinstance(address, UnixAddress):
@@ -139,9 +135,13 @@ class WorkerServer:
 
     def received(self, connection: Connection, messages: list[Message]) -> None:
         conn = self._conn_of[connection]
+        if conn in self._opened:
+            self._opened[conn] = self._clock()
         for message in messages:
             if isinstance(message, Hello):
                 self._gateways.add(conn)
+            elif isinstance(message, Attach):
+                self._attached.add(conn)
             self._engine.post(Received(conn, message))
 
     def lost(self, connection: Connection, reason: str) -> None:
@@ -149,6 +149,8 @@ class WorkerServer:
         log.debug("connection %d ended: %s", conn, reason)
         del self._connections[conn]
         self._gateways.discard(conn)
+        self._attached.discard(conn)
+        self._opened.pop(conn, None)
         self._engine.post(ConnectionLost(conn))
 
     def _deliver(self, items: list[Outgoing], snapshot: Snapshot) -> None:
@@ -197,14 +199,25 @@ class WorkerServer:
             if self._clock() - renewed >= RENEW_EVERY_S:
                 renewed = self._clock()
                 self._renew()
+                self._cut_silent_links()
 
     def _renew(self) -> None:
-        if self._snapshot is None:
-            return
-        for conn, handoffs in self._snapshot.renewals.items():
+        """Both ends of a link say something, so that a dead one is noticed."""
+        renewals = {} if self._snapshot is None else self._snapshot.renewals
+        for conn in (*self._opened, *self._attached):
             connection = self._connections.get(conn)
             if connection is not None:
-                connection.write(encode(Renew(handoffs)))
+                connection.write(encode(Renew(renewals.get(conn, ()))))
+
+    def _cut_silent_links(self) -> None:
+        """A connection can be dead without an end (half-open). The new one that follows frees what
+        the decode worker kept for this process."""
+        now = self._clock()
+        for conn, heard in list(self._opened.items()):
+            connection = self._connections.get(conn)
+            if connection is not None and now - heard > LINK_SILENCE_S:
+                log.warning("nothing was heard on link %d for %.1f s: cut", conn, now - heard)
+                connection.abort()
 
     def _open_link(self, worker: WorkerId, address: str) -> None:
         earlier = self._link_tasks.pop(worker, None)
@@ -218,13 +231,14 @@ class WorkerServer:
         while True:
             connection = self._accept()
             try:
-                await connect(target, connection)
+                await connect(target, connection, self._gate)
             except OSError:
                 del self._conn_of[connection]
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RECONNECT_MAX_S)
                 continue
             pause = RECONNECT_MIN_S
+            self._opened[self._conn_of[connection]] = self._clock()
             self._engine.post(LinkOpened(self._conn_of[connection]))
             await connection.ended.wait()
             await asyncio.sleep(pause)
@@ -241,32 +255,3 @@ class WorkerServer:
             self._done.set_result(None)
         else:
             self._done.set_exception(error)
-
-
-def _unix_socket(path: str) -> socket.socket:
-    """Bound with mode 0600: the file's rights are the access control on one host.
-
-    A socket file that nobody listens on is a leftover of a killed worker and is replaced.
-    """
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _remove_stale(path)
-        previous = os.umask(0o177)
-        try:
-            sock.bind(path)
-        finally:
-            os.umask(previous)
-    except OSError as error:
-        sock.close()
-        raise ConfigError(f"cannot listen on unix:{path}: {error.strerror or error}") from error
-    return sock
-
-
-def _remove_stale(path: str) -> None:
-    if not Path(path).exists():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            Path(path).unlink(missing_ok=True)

@@ -82,6 +82,7 @@ class Worker:
         self._facts = facts
         self._clock = clock
         self._owners = Owners()
+        self._gateways: dict[str, ConnId] = {}
         self._role = RoleBook(facts.role)
         self._departure = Departure()
         self._links = Links(
@@ -115,8 +116,7 @@ class Worker:
             case Abort():
                 self._abort(conn, message.request_id)
             case Hello():
-                self._port.send(conn, self._welcome())
-                self._port.send(conn, self.load())
+                self._greet(conn, message.gateway)
             case Pair():
                 self._links.pair(message)
             case Drain():
@@ -161,8 +161,20 @@ class Worker:
         if worker is not None:
             self._prefill.link_lost(worker)
         self._decode.link_lost(conn)
+        self._gateways = {name: at for name, at in self._gateways.items() if at != conn}
         for request_id in self._owners.of(conn):
             self._abort(conn, request_id)
+
+    def _greet(self, conn: ConnId, gateway: str) -> None:
+        """A gateway that is here again has lost its earlier connection, whose end never arrived."""
+        before = self._gateways.get(gateway)
+        if before is not None and before != conn:
+            log.info("%s is back: its earlier connection is dead", gateway)
+            self.connection_lost(before)
+            self._port.close(before)
+        self._gateways[gateway] = conn
+        self._port.send(conn, self._welcome())
+        self._port.send(conn, self.load())
 
     def step(self) -> None:
         """Runs one batch and sends what it brought, one frame per gateway."""

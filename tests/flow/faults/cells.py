@@ -56,15 +56,3 @@ def cells() -> Iterator[Cell]:
         for fault in Fault:
             if (state, fault) not in IMPOSSIBLE:
                 yield state, fault
-
-
-UNNOTICED: Final = (
-    "neither end of a link between two workers notices that nothing passes any more: the blocks "
-    "wait for a fence that cannot come, and every later handoff over it runs into its lease"
-)
-
-
-def known_to_fail(state: State, fault: Fault) -> str:
-    """Why, for a cell that does not hold yet; "" for all others."""
-    linked = state not in (State.DECODING, State.LOCAL)
-    return UNNOTICED if fault is Fault.HALF_OPEN_LINK and linked else ""

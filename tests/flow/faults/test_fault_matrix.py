@@ -6,7 +6,7 @@ import pytest
 from cluster import wait_until
 
 from faults.acts import INTO, decoding, local, prefilling, recomputing, run_cell
-from faults.cells import FINAL, IMPOSSIBLE, STATES, Cell, Fault, cells, known_to_fail
+from faults.cells import FINAL, IMPOSSIBLE, STATES, Cell, Fault, cells
 from faults.rig import FLAGS, SLOW, Rig, is_, rigged
 from splitserve.protocol.handoff import Prefill, Reserve
 from splitserve.router.handoff.states import State
@@ -29,11 +29,7 @@ def alike(model: str) -> Iterator[Rig]:
 
 def cases(all_cells: Iterator[Cell]) -> Iterator[object]:
     for state, fault in all_cells:
-        reason = known_to_fail(state, fault)
-        # One of them is run, to notice when it does not fail any more; each takes 10 s to fail.
-        mark = pytest.mark.xfail(strict=True, reason=reason, run=state is State.PREFILLING)
-        name = f"{state.value}-{fault.value}"
-        yield pytest.param(state, fault, id=name, marks=[mark] if reason else [])
+        yield pytest.param(state, fault, id=f"{state.value}-{fault.value}")
 
 
 @pytest.mark.parametrize(("state", "fault"), list(cases(cells())))

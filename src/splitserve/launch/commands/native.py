@@ -73,6 +73,8 @@ def gateway_process(
             *("--host", gateway.host, "--port", str(gateway.port)),
             *("--served-model-name", model.served_as, "--policy", gateway.policy),
             *("--request-timeout-s", str(gateway.request_timeout_s)),
+            *("--ttft-deadline-s", str(gateway.ttft_deadline_s)),
+            *("--max-queued", str(gateway.max_queued)),
             *("--tool-call-parser", gateway.tool_call_parser),
             *("--reasoning-parser", gateway.reasoning_parser),
             *(() if keys is None else ("--api-key-file", keys)),

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from splitserve.clock import Clock, monotonic
+from splitserve.protocol.gate import Gate
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
 from splitserve.router.config import RouterConfig
 from splitserve.router.handoff.generation import Assignment
@@ -25,8 +26,8 @@ class Router:
     """Implements Generator over the workers at ``addresses``.
 
     ``gateway`` names this process to workers. ``fingerprint`` is what the gateway itself expects of
-    them. ``connect`` makes worker clients, native ones by default. All calls from one event loop.
-    Raises ConfigError for an unknown policy.
+    them. ``connect`` makes worker clients: native ones by default, which pass ``gate`` over TCP.
+    All calls from one event loop. Raises ConfigError for an unknown policy.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class Router:
         observer: RouterObserver | None = None,
         clock: Clock = monotonic,
         connect: Connect | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._config = config
         self._addresses = tuple(addresses)
         self._gateway = gateway
+        self._gate = gate
         self._timer: asyncio.TimerHandle | None = None
         self.ledger: Ledger[Assignment] = Ledger()
 
@@ -137,4 +140,5 @@ class Router:
             gateway=self._gateway,
             backoff_s=self._config.backoff_s,
             max_backoff_s=self._config.max_backoff_s,
+            gate=self._gate,
         )

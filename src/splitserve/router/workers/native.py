@@ -9,6 +9,7 @@ from splitserve.protocol.address import parse_address
 from splitserve.protocol.codec import Message, encode
 from splitserve.protocol.connection import Connection, connect
 from splitserve.protocol.control import Hello, Welcome
+from splitserve.protocol.gate import Gate
 from splitserve.router.workers.client import Order, WorkerEvents
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 class NativeClient:
     """WorkerClient over frames, and Listener of its connection.
 
-    ``gateway`` is this process's name in Hello.
+    ``gateway`` is this process's name in Hello; ``gate`` is what TCP connections must pass.
     Pauses between attempts to connect grow from ``backoff_s`` to ``max_backoff_s``; a connection
     on which the worker said who it is resets them. Raises ConfigError for an unusable address.
     """
@@ -33,6 +34,7 @@ class NativeClient:
         gateway: str,
         backoff_s: float,
         max_backoff_s: float,
+        gate: Gate | None = None,
     ) -> None:
         self._address = address
         self._target = parse_address(address)
@@ -40,6 +42,7 @@ class NativeClient:
         self._gateway = gateway
         self._backoff_s = backoff_s
         self._max_backoff_s = max_backoff_s
+        self._gate = gate
         self._connection: Connection | None = None
         self._welcomed = False
         self._task: asyncio.Task[None] | None = None
@@ -77,7 +80,7 @@ class NativeClient:
             connection = Connection(f"worker {self._address}", self)
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await connect(self._target, connection)
+                    await connect(self._target, connection, self._gate)
             except (OSError, TimeoutError) as error:
                 log.debug("cannot connect to %s: %s", self._address, error)
             else:
