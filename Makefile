@@ -31,12 +31,14 @@ check: $(INSTALLED) ## format, lint, types, import rules
 	@$(BIN)/lint-imports
 
 test: setup ## every test that needs neither a GPU nor vLLM
-	@$(PYTEST) -m "not gpu and not interop" --durations=10
+	@$(PYTEST) -m "not gpu and not interop" -n 2 --dist loadfile --durations=10
 
-bench: setup ## engine, handoff, gateway; URLS="A B" adds running servers side by side
+bench: setup ## engine, handoff, gateway, text; URLS="A B" adds running servers side by side
 	@$(BIN)/splitserve bench engine --json
 	@$(BIN)/splitserve bench handoff --json
 	@$(BIN)/splitserve bench gateway --json
+	@$(BIN)/splitserve bench render --json
+	@$(BIN)/splitserve bench derender --json
 	@$(if $(URLS),$(BIN)/splitserve bench endpoints $(URLS) --json)
 
 soak: setup ## 10 minutes of kills, freezes and restarts under 50 streams; MINUTES=N for others

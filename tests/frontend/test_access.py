@@ -226,7 +226,11 @@ def test_a_key_file_open_to_others_is_refused(tmp_path: Path, mode: int) -> None
         append_key(file, BOB_LINE)
 
 
-@pytest.mark.parametrize("line", [ALICE, "alice", "alice:sha256:12", f"a b{ALICE_LINE[5:]}", ":::"])
+@pytest.mark.parametrize(
+    "line",
+    [ALICE, "alice", "alice:sha256:12", f"a b{ALICE_LINE[5:]}", ":::"],
+    ids=["a key", "a name", "a short hash", "a name with a space", "colons"],
+)
 def test_a_line_that_is_none_is_named_by_number_and_not_shown(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match="line 2: not owner:sha256:") as caught:
         KeyRing.load(key_file(tmp_path, BOB_LINE, line), {})
