@@ -31,6 +31,7 @@ def plan_of(*workers: ProcessSpec, gateway: str = "gateway") -> Plan:
         workers=tuple(PlannedWorker(worker, WorkerGroup(), 0) for worker in workers),
         model=ModelFacts(kv_token_bytes=1, max_model_len=1, weight_bytes=0),
         warnings=(),
+        asks_for_keys=False,
     )
 
 

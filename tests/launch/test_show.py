@@ -69,12 +69,18 @@ async def test_a_terminal_counts_the_seconds() -> None:
 
 
 def test_the_command_to_try_it_is_one_line_for_a_shell(console: Console) -> None:
-    show_url(console, "http://127.0.0.1:8000", "it's", 1.25)
+    show_url(console, "http://127.0.0.1:8000", "it's", 1.25, asks_for_keys=False)
     text = shown(console)
     assert "Ready after 1.2 s" in text
     (command,) = (line for line in text.splitlines() if "curl" in line)
     assert command.endswith('"content": "Hello!"}]}\'')
     assert "it'\"'\"'s" in command
+    assert "Authorization" not in command
+
+
+def test_the_command_shows_where_a_key_goes(console: Console) -> None:
+    show_url(console, "http://127.0.0.1:8000", "m", 1.0, asks_for_keys=True)
+    assert '-H "Authorization: Bearer $KEY" -d ' in shown(console)
 
 
 def test_warnings_and_logs_are_shown_as_they_are(console: Console) -> None:

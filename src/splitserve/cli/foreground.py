@@ -75,7 +75,13 @@ async def _serve(
         async with narrator.waiting_for(deployment.processes):
             await running.enter_async_context(deployment)
         show_running(out, deployment.processes)
-        show_url(out, deployment.url, ready.plan.topology.model.served_as, narrator.elapsed_s)
+        show_url(
+            out,
+            deployment.url,
+            ready.plan.topology.model.served_as,
+            narrator.elapsed_s,
+            asks_for_keys=ready.plan.asks_for_keys,
+        )
         restarting = asyncio.create_task(_restart_when(restart_asked, deployment, narrator))
         try:
             await deployment.run_forever()

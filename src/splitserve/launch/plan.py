@@ -60,6 +60,7 @@ class Plan:
     workers: tuple[PlannedWorker, ...]
     model: ModelFacts
     warnings: tuple[str, ...]
+    asks_for_keys: bool
 
     @property
     def gateway(self) -> ProcessSpec:
@@ -79,11 +80,8 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
     """
     _check_length(topology, model)
     _check_memory(topology, machine, model)
-    exposure = (
-        None
-        if machine.has_key or topology.gateway.api_key_file
-        else exposure_warning(topology.gateway.host)
-    )
+    asks_for_keys = machine.has_key or topology.gateway.api_key_file is not None
+    exposure = None if asks_for_keys else exposure_warning(topology.gateway.host)
     shares, warnings = share_cores(topology.workers, machine.cores)
     workers = tuple(
         PlannedWorker(
@@ -97,6 +95,7 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
     )
     return Plan(
         topology=topology,
+        asks_for_keys=asks_for_keys,
         gateways=tuple(
             gateway_process(
                 topology, paths.python, [worker.process.address for worker in workers], number

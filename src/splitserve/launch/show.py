@@ -54,8 +54,11 @@ def show_running(console: Console, processes: Iterable[Supervised]) -> None:
     _print_table(console, ("name", "role", "pid", "cores", "state", "address"), rows)
 
 
-def show_url(console: Console, url: str, model: str, elapsed_s: float) -> None:
+def show_url(
+    console: Console, url: str, model: str, elapsed_s: float, *, asks_for_keys: bool
+) -> None:
     """The API's address, how long it took to get there, and a command that tries it."""
+    key = '-H "Authorization: Bearer $KEY" ' if asks_for_keys else ""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello!"}]})
     print_line(
         console, f"\nReady after {elapsed_s:.1f} s: OpenAI API at {url}/v1, Ctrl-C to stop. Try:\n"
@@ -63,7 +66,7 @@ def show_url(console: Console, url: str, model: str, elapsed_s: float) -> None:
     print_line(
         console,
         f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' "
-        f"-d {shlex.quote(body)}\n",
+        f"{key}-d {shlex.quote(body)}\n",
     )
 
 
