@@ -1,7 +1,8 @@
 import pytest
 
 from splitserve.errors import ConfigError
-from splitserve.launch.addresses import exposure_warning, http_url, is_loopback, unix_address
+from splitserve.launch.addresses import exposure_warning, http_url, unix_address
+from splitserve.protocol.address import is_loopback
 from splitserve.protocol.address import UnixAddress, parse_address
 
 

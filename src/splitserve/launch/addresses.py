@@ -1,9 +1,9 @@
 """Where processes of one deployment listen, and how to reach them."""
 
-from ipaddress import ip_address
 from typing import Final
 
 from splitserve.errors import ConfigError
+from splitserve.protocol.address import is_loopback
 
 MAX_SOCKET_PATH_BYTES: Final = 100
 """Below Linux's limit of 107 (unix(7)), so that a name with a few more digits fits too."""
@@ -18,14 +18,6 @@ def unix_address(directory: str, name: str) -> str:
             "set TMPDIR to a folder with a shorter name"
         )
     return f"unix:{path}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``. A name other than localhost counts as not."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def exposure_warning(host: str) -> str | None:

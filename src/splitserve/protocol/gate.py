@@ -4,10 +4,8 @@ Unix sockets pass as they are: the rights of the file are their access control.
 """
 
 import logging
-import os
 import secrets
 import ssl
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Final
 from splitserve.errors import ConfigError
 from splitserve.protocol.address import TcpAddress, UnixAddress, is_loopback
 from splitserve.protocol.handshake import NONCE_BYTES, ListenerSide, OpenerSide
+from splitserve.secret_files import secret_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -25,7 +24,6 @@ MAX_UNPROVEN: Final = 128
 """Connections that may be proving themselves at once; the oldest makes room."""
 
 _MAX_LOGGED: Final = 1024
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,16 @@ class Gate:
     def load(cls, files: GateFiles, environment: Mapping[str, str]) -> "Gate":
         """The secret of the file, else of SPLITSERVE_SECRET. Raises ConfigError for a file that
         cannot be read or is open to others, a short secret, and half of TLS."""
-        return cls(_secret(files.secret_file, environment), _tls(files))
+        return cls(
+            secret_of(
+                "--secret-file",
+                files.secret_file,
+                SECRET_VARIABLE,
+                environment,
+                min_bytes=MIN_SECRET_BYTES,
+            ),
+            _tls(files),
+        )
 
     def check_listen(self, address: UnixAddress | TcpAddress) -> None:
         """Raises ConfigError for an address that others reach, with nothing to keep them out."""
@@ -102,31 +109,6 @@ class Gate:
 
 def _nonce() -> bytes:
     return secrets.token_bytes(NONCE_BYTES)
-
-
-def _secret(file: Path | None, environment: Mapping[str, str]) -> bytes | None:
-    if file is not None:
-        return _long_enough(_private_bytes(file).strip(), f"--secret-file {file}")
-    given = environment.get(SECRET_VARIABLE)
-    return None if given is None else _long_enough(given.strip().encode(), SECRET_VARIABLE)
-
-
-def _private_bytes(file: Path) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            if os.fstat(opened.fileno()).st_mode & _OTHERS:
-                raise ConfigError(f"--secret-file {file} is open to others: chmod 600 {file}")
-            return opened.read()
-    except OSError as error:
-        raise ConfigError(f"--secret-file {file}: {error.strerror}") from error
-
-
-def _long_enough(secret: bytes, source: str) -> bytes:
-    if len(secret) < MIN_SECRET_BYTES:
-        raise ConfigError(
-            f"{source} has {len(secret)} bytes: give at least {MIN_SECRET_BYTES} random ones"
-        )
-    return secret
 
 
 def _tls(files: GateFiles) -> Tls | None:

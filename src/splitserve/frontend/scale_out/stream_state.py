@@ -7,9 +7,7 @@ settings, and the payload: what we did not write, or wrote under other settings,
 import base64
 import hashlib
 import hmac
-import os
 import secrets
-import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +15,11 @@ from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
-from splitserve.errors import CallerError, ConfigError
+from splitserve.errors import CallerError
 from splitserve.frontend.derender.context import ParseContext
 from splitserve.frontend.derender.options import AnswerOptions
 from splitserve.frontend.fingerprint import STREAM_STATE_VERSION as VERSION
+from splitserve.secret_files import secret_of
 
 KEY_VARIABLE: Final = "SPLITSERVE_STATE_KEY"
 MIN_KEY_BYTES: Final = 32
@@ -29,7 +28,6 @@ MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 
 _MAX_TEXT_BYTES: Final = MAX_PAYLOAD_BYTES * 4 // 3 + 1024
 _PURPOSE: Final = b"splitserve stream_state"
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class StreamState(msgspec.Struct, frozen=True, array_like=True):
@@ -122,26 +120,5 @@ def state_key(file: Path | None, environment: Mapping[str, str]) -> bytes:
 
     Raises ConfigError when the file cannot be read, is open to others, or the key is too short.
     """
-    if file is not None:
-        return _long_enough(_private_bytes(file).strip(), f"--state-key-file {file}")
-    if KEY_VARIABLE in environment:
-        return _long_enough(environment[KEY_VARIABLE].encode(), KEY_VARIABLE)
-    return secrets.token_bytes(MIN_KEY_BYTES)
-
-
-def _private_bytes(file: Path) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            if os.fstat(opened.fileno()).st_mode & _OTHERS:
-                raise ConfigError(f"--state-key-file {file} is open to others: chmod 600 {file}")
-            return opened.read()
-    except OSError as error:
-        raise ConfigError(f"--state-key-file {file}: {error.strerror}") from error
-
-
-def _long_enough(key: bytes, source: str) -> bytes:
-    if len(key) < MIN_KEY_BYTES:
-        raise ConfigError(
-            f"{source} has {len(key)} bytes: give at least {MIN_KEY_BYTES} random ones"
-        )
-    return key
+    given = secret_of("--state-key-file", file, KEY_VARIABLE, environment, min_bytes=MIN_KEY_BYTES)
+    return given or secrets.token_bytes(MIN_KEY_BYTES)
