@@ -2,8 +2,7 @@ import pytest
 
 from splitserve.errors import ConfigError
 from splitserve.launch.addresses import exposure_warning, http_url, unix_address
-from splitserve.protocol.address import is_loopback
-from splitserve.protocol.address import UnixAddress, parse_address
+from splitserve.protocol.address import UnixAddress, is_loopback, parse_address
 
 
 def test_a_socket_path_can_be_bound() -> None:
