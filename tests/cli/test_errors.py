@@ -52,6 +52,8 @@ def test_each_kind_of_error_has_its_code(error: SplitserveError, code: int) -> N
         (("worker", "m"), "Missing option '--role'"),
         ((*WORKER, "--role", "prefil"), "--role must be one of colocated, prefill, decode"),
         ((*WORKER, "--listen", "/tmp/x"), "neither unix:/path nor tcp:host:port"),
+        ((*WORKER, "--listen", "tcp:0.0.0.0:7"), "peers are told this address"),
+        ((*WORKER, "--listen", "tcp:[::]:7"), "peers are told this address"),
         ((*WORKER, "--cores", "0,n1"), "--cores: 'n1' is not a core number"),
         ((*WORKER, "--cores", "0,"), "--cores: '' is not a core number"),
         ((*WORKER, "--cores", "0,0"), "--cores: '0,0' names a core twice"),

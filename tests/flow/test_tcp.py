@@ -62,7 +62,7 @@ def test_who_does_not_know_it_is_turned_away_and_harms_nobody(cluster: Cluster) 
 
 def test_a_port_that_others_reach_does_not_open_without_a_secret(model: str) -> None:
     plain = {name: value for name, value in os.environ.items() if name != "SPLITSERVE_SECRET"}
-    command = ["worker", model, "--role", "decode", "--name", "d0", "--listen", "tcp:0.0.0.0:0"]
+    command = ["worker", model, "--role", "decode", "--name", "d0", "--listen", "tcp:10.9.8.7:7001"]
     done = subprocess.run(
         [sys.executable, "-m", "splitserve", *command, *FAKE, "--log-level", "error"],
         capture_output=True,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from splitserve.cli import options
+from splitserve.errors import ConfigError
 from splitserve.launch.checks import check_value, one_of
 from splitserve.launch.topology import (
     CONNECTORS,
@@ -18,7 +19,7 @@ from splitserve.launch.topology import (
 from splitserve.lifecycle import StatusPipe, end_with_parent, pin_to_cores, reporting_failure
 from splitserve.loading import load
 from splitserve.logs import LEVELS, configure
-from splitserve.protocol.address import parse_address
+from splitserve.protocol.address import TcpAddress, is_wildcard, parse_address
 from splitserve.protocol.gate import GateFiles
 from splitserve.roles.config import WorkerConfig
 
@@ -130,7 +131,12 @@ def check_worker(config: WorkerConfig) -> None:
     one_of("--dtype", config.dtype, DTYPES)
     one_of("--device", config.device, DEVICES)
     one_of("--load-format", config.load_format, LOAD_FORMATS)
-    parse_address(config.listen)
+    address = parse_address(config.listen)
+    if isinstance(address, TcpAddress) and is_wildcard(address.host):
+        raise ConfigError(
+            f"--listen {config.listen}: peers are told this address and would reach themselves; "
+            "give the one under which they reach this machine"
+        )
     check_value("--name", config.name, bool(config.name), "must not be empty")
     for flag, value in (
         ("--max-model-len", 1 if config.max_model_len is None else config.max_model_len),

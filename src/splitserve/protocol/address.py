@@ -28,6 +28,14 @@ def parse_address(text: str) -> UnixAddress | TcpAddress:
     raise ConfigError(f"address {text!r} is neither unix:/path nor tcp:host:port")
 
 
+def is_wildcard(host: str) -> bool:
+    """Whether ``host`` stands for all addresses of a machine, and so for none to a peer."""
+    try:
+        return ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches ``host``. A name other than localhost counts as not."""
     try:
