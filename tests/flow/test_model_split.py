@@ -127,6 +127,14 @@ def test_several_choices_and_logprobs_are_the_same_split_and_whole(
     assert len({tuple(tokens) for tokens, _ in answers[0]}) == 3
 
 
+def test_made_up_weights_are_served(folder: Path) -> None:
+    """A gateway knows only the weights on disk; workers without them must agree all the same."""
+    flags = (*FP32, "--load-format", "dummy")
+    with running(str(folder), [("prefill", "p0"), ("decode", "d0")], flags) as cluster:
+        assert len(complete(cluster, prompt(20), 4, ignore_eos=True)) == 4
+        assert cluster.total("splitserve_handoff_bytes_total") > 0
+
+
 async def test_preemption_changes_no_token(
     folder: Path, reference: transformers.PreTrainedModel
 ) -> None:

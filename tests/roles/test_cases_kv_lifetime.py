@@ -25,6 +25,7 @@ from splitserve.protocol.handoff import (
     Reserve,
 )
 from splitserve.roles.port import ConnId
+from splitserve.roles.prefill import STALLED_S
 from splitserve.transfer.connectors.memory import MemoryConnector
 
 PROMPT = tuple(range(20, 57))
@@ -136,6 +137,33 @@ def test_a_writer_that_cannot_start_one_write_says_so(monkeypatch: pytest.Monkey
     assert failed.code == "transfer_failed"
     assert network.counts("d").granted > 0  # and never used
     network.tell("d", Abort(request.request_id))
+    network.pump()
+    assert network.idle()
+
+
+def test_writes_of_which_none_ends_are_given_up_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gateway learns of it in seconds; the blocks are free only when the writes have ended."""
+    network = split_pair()
+    request = make_request("r", PROMPT)
+    with monkeypatch.context() as stalled:
+        stalled.setattr(MemoryConnector, "poll", lambda _: [])
+        prefill(network, request, reserve(network, request))
+        run_prompt(network)
+        writer = network.nodes["p"].worker
+        writer.tick(STALLED_S - 0.1)
+        assert network.said("p", Failed) == []
+        network.now = STALLED_S
+        for _ in range(2):
+            writer.tick(network.now)
+        (failed,) = network.said("p", Failed)
+        assert isinstance(failed, Failed)
+        assert failed.code == "transfer_failed"
+        network.tell("d", Abort(request.request_id))
+        network.pump()
+        assert network.counts("d").quarantined > 0
+    writer.tick(network.now)
     network.pump()
     assert network.idle()
 

@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,8 +18,6 @@ WAIT_S: Final = 30.0
 _PAUSE_S: Final = 0.25
 _TIMEOUT_S: Final = 5.0
 _MAX_BYTES: Final = 64 * 1024
-
-Get = Callable[[str], Mapping[str, str]]
 
 
 def check_agreement(ours: Mapping[str, str], url: str, *, wait_s: float = WAIT_S) -> None:

@@ -16,9 +16,6 @@ from typing import Final, Protocol
 GREETING: Final = b"SPLSECR1"
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
-MAX_BYTES: Final = 1024
-"""More than either side ever has to read before it knows the other."""
-
 _OPENER: Final = b"opener"
 _LISTENER: Final = b"listener"
 
