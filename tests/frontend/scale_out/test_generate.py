@@ -126,6 +126,24 @@ def test_a_stop_string_ends_the_answer_and_derendering_cuts_it(
         assert answer["choices"][0]["finish_reason"] == "stop"
 
 
+def test_what_an_answer_is_held_to_begins_after_its_reasoning_split_or_not(
+    serve: Serve, tokenizer: Tokenizer
+) -> None:
+    generator = ScriptedGenerator(saying(tokenizer.encode_prompt("{}<|im_end|>"), "stop"))
+    live = serve(generator, of=served(tokenizer, HERMES, max_model_len=4096))
+    body = {
+        "model": "tiny",
+        "messages": CHAT["messages"],
+        "response_format": {"type": "json_object"},
+    }
+    post(live, "/v1/chat/completions", body)
+    post(live, "/inference/v1/generate", post(live, "/v1/chat/completions/render", body))
+    whole, split = (request.sampling.structured_outputs for request in generator.requests)
+    assert whole is not None
+    assert whole.think_end
+    assert split == whole
+
+
 def test_without_a_limit_the_answer_may_fill_the_context(
     serve: Serve, tokenizer: Tokenizer
 ) -> None:

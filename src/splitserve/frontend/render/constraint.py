@@ -21,7 +21,7 @@ def constraint_of(
 
     Raises CallerError for a form that cannot be held.
     """
-    thinking = _thinking(context, tokenizer)
+    thinking = thinking_of(context, tokenizer)
     asked = resolve_structured(request, thinking)
     if offer.choice not in ("required", "named"):
         return asked
@@ -30,7 +30,8 @@ def constraint_of(
     return for_tools(functions, name=name, parallel=context.parallel, thinking=thinking)
 
 
-def _thinking(context: ParseContext, tokenizer: Tokenizer) -> Thinking:
+def thinking_of(context: ParseContext, tokenizer: Tokenizer) -> Thinking:
+    """What the answer may hold before the constraint begins."""
     if context.reasoning is None or context.thinking == "closed":
         return NO_THINKING
     kind, is_open = reasoning_parser(context.reasoning), context.thinking == "open"

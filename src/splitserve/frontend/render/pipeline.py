@@ -44,7 +44,7 @@ class Renderer:
     """Stateless but for the model. All methods raise CallerError and nothing else."""
 
     def __init__(self, model: ServedModel, config: FrontendConfig) -> None:
-        self._model = model
+        self.model: Final = model
         self._max_choices = config.max_choices
 
     def chat(self, body: bytes) -> Job:
@@ -76,12 +76,12 @@ class Renderer:
         return replace(job, repeated=repeated(request))
 
     def _check(self, request: SamplingFields, prompts: int) -> None:
-        check_model(request.model, self._model.name)
+        check_model(request.model, self.model.name)
         check_shared(request)
         check_choices(request.n or 1, prompts, self._max_choices)
 
     def _chat(self, request: ChatRequest) -> Job:
-        model, template = self._model, template_of(self._model)
+        model, template = self.model, template_of(self.model)
         offer = offer_of(request, model)
         max_tokens = request.max_completion_tokens or request.max_tokens
         text = chat_text(template, request, offer.shown)
@@ -93,7 +93,7 @@ class Renderer:
         return replace(job, options=options)
 
     def _room(self, request: SamplingFields, max_tokens: int | None) -> Room:
-        tokens, keep = self._model.max_model_len, request.truncate_prompt_tokens
+        tokens, keep = self.model.max_model_len, request.truncate_prompt_tokens
         if keep == -1:
             keep = max(tokens - (max_tokens or 1), 1)
         return Room(tokens, keep)
@@ -101,7 +101,7 @@ class Renderer:
     def _plain_prompt(
         self, request: CompletionRequest, prompt: str | tuple[int, ...], room: Room
     ) -> Prompt:
-        tokenizer = self._model.tokenizer
+        tokenizer = self.model.tokenizer
         if isinstance(prompt, str):
             add_special = request.add_special_tokens is not False
             ids = encode_text(tokenizer, prompt, room, add_special=add_special)
@@ -124,7 +124,7 @@ class Renderer:
         context: ParseContext = PLAIN,
     ) -> Job:
         n = request.n or 1
-        structured = constraint_of(request, offer, context, self._model.tokenizer)
+        structured = constraint_of(request, offer, context, self.model.tokenizer)
         sampling = tuple(
             params
             for prompt in prompts
@@ -132,9 +132,9 @@ class Renderer:
                 request,
                 max_tokens=max_tokens,
                 logprobs=logprobs,
-                room=self._model.max_model_len - len(prompt.token_ids),
+                room=self.model.max_model_len - len(prompt.token_ids),
                 n=n,
-                vocab_size=self._model.tokenizer.vocab_size,
+                vocab_size=self.model.tokenizer.vocab_size,
                 structured=structured,
             )
         )

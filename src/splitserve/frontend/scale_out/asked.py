@@ -119,14 +119,15 @@ def _context(model: ServedModel, request: ChatRequest, ids: TokenIds | None) -> 
     return ParseContext(
         reasoning=parsers.reasoning,
         tool_calls=parsers.tool_calls,
-        thinking=thinking_after(_prompt_end(model, ids), parsers.reasoning),
+        thinking=thinking_after(prompt_end(model, ids), parsers.reasoning),
         choice=offer.choice,
         tools=offer.specs,
         parallel=request.parallel_tool_calls is not False,
     )
 
 
-def _prompt_end(model: ServedModel, ids: TokenIds | None) -> str:
+def prompt_end(model: ServedModel, ids: TokenIds | None) -> str:
+    """The prompt's last words: enough to see whether it left a block of reasoning open."""
     return model.tokenizer.decode((ids or ())[-_PROMPT_END_TOKENS:], skip_special=False)
 
 

@@ -4,18 +4,25 @@ For whoever renders and derenders elsewhere. Unlike an engine without a tokenize
 strings; the ids it gives end with the token that completed one.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from splitserve.errors import CallerError
+from splitserve.frontend.derender.context import ParseContext, thinking_after
 from splitserve.frontend.derender.events import Delta, Scored
 from splitserve.frontend.derender.head import DONE, Head, encode_json, event
 from splitserve.frontend.forms import Counts, Form, Page
+from splitserve.frontend.model import ServedModel
+from splitserve.frontend.render.constraint import thinking_of
 from splitserve.frontend.render.job import Job
 from splitserve.frontend.render.pipeline import Renderer
+from splitserve.frontend.scale_out.asked import prompt_end
 from splitserve.frontend.scale_out.requests import decode
 from splitserve.frontend.tokenizer import Tokenizer
+from splitserve.protocol.sampling import SamplingParams
 from splitserve.protocol.scale_out import GenerateBody
 
 _LOWEST: Final = -9999.0
@@ -38,9 +45,35 @@ def token_job(renderer: Renderer, body: bytes) -> Job:
                 f"'{name}' is not taken from clients", param=name, code="unsupported_parameter"
             )
     try:
-        return renderer.completion(encode_json(_completion(asked)))
+        job = renderer.completion(encode_json(_completion(asked)))
     except CallerError as error:
         raise _renamed(error) from error
+    if asked.reasoning_ended is not False:
+        return job
+    return replace(job, sampling=_after_reasoning(renderer.model, asked, job))
+
+
+def _after_reasoning(
+    model: ServedModel, asked: GenerateBody, job: Job
+) -> tuple[SamplingParams, ...]:
+    """What the answer is held to begins after its reasoning, as in a chat that is not split."""
+    reasoning = model.parsers.reasoning
+    thinking = thinking_after(prompt_end(model, asked.token_ids), reasoning)
+    free = thinking_of(ParseContext(reasoning=reasoning, thinking=thinking), model.tokenizer)
+    return tuple(
+        params
+        if params.structured_outputs is None
+        else structs.replace(
+            params,
+            structured_outputs=structs.replace(
+                params.structured_outputs,
+                think_begin=free.begin,
+                think_end=free.end,
+                think_open=free.open,
+            ),
+        )
+        for params in job.sampling
+    )
 
 
 def _completion(asked: GenerateBody) -> dict[str, Any]:
