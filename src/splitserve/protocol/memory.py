@@ -36,6 +36,10 @@ class KVLayout(msgspec.Struct, frozen=True):
         """KV bytes of one token over all layers (brief A2)."""
         return self.block_bytes // self.block_size * self.num_layers
 
+    def with_blocks(self, count: int) -> "KVLayout":
+        """The same shape with another number of blocks."""
+        return msgspec.structs.replace(self, num_blocks=count)
+
     def offset(self, layer: int, block: int) -> int:
         """Byte offset of ``block``'s part of ``layer`` from the pool's start."""
         return layer * self.layer_bytes + block * self.block_bytes
@@ -52,11 +56,3 @@ class MemoryRegion(msgspec.Struct, frozen=True):
     nbytes: int
     device: str = "cpu"
     shared_fd: int = -1
-
-
-class Copy(msgspec.Struct, frozen=True, array_like=True):
-    """``nbytes`` from ``source`` to ``target``, both byte offsets into the two pools."""
-
-    source: int
-    target: int
-    nbytes: int

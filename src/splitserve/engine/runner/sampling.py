@@ -22,7 +22,9 @@ from splitserve.protocol.sampling import SamplingParams
 
 Choice = tuple[int, TokenLogprob | None]
 
-_GREEDY_BELOW: Final = 1e-5
+GREEDY_BELOW: Final = 1e-5
+"""Temperatures under this are none."""
+
 _UNIFORM_BITS: Final = 53
 _CLOSED: Final = torch.tensor(
     [[0.0 if mask >> place & 1 else -math.inf for place in range(8)] for mask in range(256)]
@@ -35,7 +37,7 @@ _LIKELY: Final = (256, 4096)
 
 def choose(logits: Tensor, specs: Sequence[SampleSpec]) -> list[Choice]:
     """One token for each row of ``logits [rows, vocab_size]``."""
-    if all(_is_plain(spec) for spec in specs):
+    if all(is_plain(spec) for spec in specs):
         return [(token, None) for token in logits.max(-1).indices.tolist()]
     return [_choose(row, spec) for row, spec in zip(logits.float(), specs, strict=True)]
 
@@ -46,11 +48,11 @@ def uniform(seed: int, position: int) -> float:
     return (int.from_bytes(digest, "little") >> (64 - _UNIFORM_BITS)) / (1 << _UNIFORM_BITS)
 
 
-def _is_plain(spec: SampleSpec) -> bool:
+def is_plain(spec: SampleSpec) -> bool:
     """Whether the likeliest token is the answer and nothing else is asked."""
     params = spec.params
     return (
-        params.temperature < _GREEDY_BELOW
+        params.temperature < GREEDY_BELOW
         and params.logprobs is None
         and spec.allowed is None
         and not (params.needs_history or params.logit_bias or spec.banned)
@@ -60,7 +62,7 @@ def _is_plain(spec: SampleSpec) -> bool:
 def _choose(logits: Tensor, spec: SampleSpec) -> Choice:
     params = spec.params
     scores = _adjusted(logits, spec)
-    if params.temperature < _GREEDY_BELOW:
+    if params.temperature < GREEDY_BELOW:
         token = int(scores.max(-1).indices)
     else:
         token = _draw(_probabilities(scores, params), uniform(params.seed, spec.position))
