@@ -13,6 +13,22 @@ TORCH_MAY_BE_IMPORTED_BY = (
     "splitserve.engine.layers",
     "splitserve.engine.models",
     "splitserve.engine.runner",
+    "splitserve.engine.opening",
+    *(
+        f"splitserve.engine.cuda.{name}"
+        for name in (
+            "attention",
+            "decoder",
+            "graphs",
+            "kernels",
+            "pool",
+            "runner",
+            "sampler",
+            "weights",
+        )
+    ),
+    "splitserve.transfer.cuda",
+    "splitserve.bench.device_pool",
 )
 
 # Runs in a process of its own, so that nothing is imported already.

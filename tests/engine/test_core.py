@@ -1,6 +1,7 @@
 """EngineCore's promises, one at a time."""
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from engine_rig import (
     tokens_of,
 )
 
-from splitserve.engine.api import KVSink, ModelInfo, PushSpan, Row, Sampled
+from splitserve.engine.api import KVSink, PushSpan, Row, Sampled
 from splitserve.engine.config import SchedulerConfig
 from splitserve.engine.core import EngineCore
 from splitserve.engine.fake import FakeRunner
@@ -46,8 +47,10 @@ def prompt(length: int, first: int = 0) -> list[int]:
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 15, 16, 17, 53])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_an_answer_does_not_depend_on_chunks_or_company(length: int, temperature: float) -> None:
-    engine = make_engine(num_blocks=64)
+def test_an_answer_does_not_depend_on_chunks_or_company(
+    length: int, temperature: float, depth: int
+) -> None:
+    engine = make_engine(depth=depth, num_blocks=64)
     params = SamplingParams(seed=5, max_tokens=9, temperature=temperature)
     request = ask("r", prompt(length), sampling=params)
     others = [ask(f"other{number}", prompt(7 * number + 1, number + 1), 6) for number in range(4)]
@@ -59,8 +62,10 @@ def test_an_answer_does_not_depend_on_chunks_or_company(length: int, temperature
     assert engine.counts().idle
 
 
-def test_only_the_last_output_has_a_finish_reason_and_only_the_first_says_what_was_cached() -> None:
-    engine = make_engine()
+def test_only_the_last_output_has_a_finish_reason_and_only_the_first_says_what_was_cached(
+    depth: int,
+) -> None:
+    engine = make_engine(depth=depth)
     engine.add(ask("a", prompt(9), 1))
     drain(engine)
     engine.add(ask("r", prompt(9), 3))
@@ -82,9 +87,9 @@ def test_only_the_last_output_has_a_finish_reason_and_only_the_first_says_what_w
     ],
 )
 def test_end_of_sequence_ends_an_answer(
-    fields: dict[str, Any], count: int, finish: str, stop_reason: int | None
+    fields: dict[str, Any], count: int, finish: str, stop_reason: int | None, depth: int
 ) -> None:
-    engine = make_engine(eos_after=3)
+    engine = make_engine(depth=depth, eos_after=3)
     engine.add(ask("r", prompt(5), sampling=greedy(**{"max_tokens": 20, **fields})))
     outputs = drain(engine)
     assert len(outputs) == count
@@ -92,19 +97,19 @@ def test_end_of_sequence_ends_an_answer(
 
 
 @pytest.mark.parametrize("ignore_eos", [True, False])
-def test_a_stop_token_ends_an_answer_and_is_named(ignore_eos: bool) -> None:
+def test_a_stop_token_ends_an_answer_and_is_named(ignore_eos: bool, depth: int) -> None:
     free = answer(ask("r", prompt(5), 20))
     stop = free[6]
     params = greedy(20, stop_token_ids=(1, stop), ignore_eos=ignore_eos)
-    engine = make_engine()
+    engine = make_engine(depth=depth)
     engine.add(ask("r", prompt(5), sampling=params))
     outputs = drain(engine)
     assert tokens_of(outputs, "r") == free[: free.index(stop) + 1]
     assert (outputs[-1].finish_reason, outputs[-1].stop_reason) == ("stop", stop)
 
 
-def test_an_answer_ends_at_the_models_length() -> None:
-    engine = make_engine(max_model_len=12)
+def test_an_answer_ends_at_the_models_length(depth: int) -> None:
+    engine = make_engine(depth=depth, max_model_len=12)
     engine.add(ask("r", prompt(8), 1000))
     outputs = drain(engine)
     assert len(outputs) == 4
@@ -113,21 +118,23 @@ def test_an_answer_ends_at_the_models_length() -> None:
 
 @pytest.mark.parametrize("emitted", [1, 3, 8])
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
-def test_a_replay_goes_on_at_the_next_output_position(emitted: int, penalty: float) -> None:
+def test_a_replay_goes_on_at_the_next_output_position(
+    emitted: int, penalty: float, depth: int
+) -> None:
     params = SamplingParams(
         seed=9, max_tokens=9, temperature=1.0, presence_penalty=penalty, min_tokens=9
     )
     request = ask("r", prompt(6), sampling=params)
     whole = answer(request)
-    engine = make_engine()
+    engine = make_engine(depth=depth)
     engine.add(request, emitted=whole[:emitted])
     outputs = drain(engine)
     assert outputs[0].index == emitted
     assert tokens_of(outputs, "r") == whole[emitted:]
 
 
-def test_tenants_do_not_share_a_cache() -> None:
-    engine = make_engine()
+def test_tenants_do_not_share_a_cache(depth: int) -> None:
+    engine = make_engine(depth=depth)
     for salt in ("", "x", "xy", "x"):
         engine.add(ask("r", prompt(9), 1, salt=salt))
         drain(engine)
@@ -135,8 +142,8 @@ def test_tenants_do_not_share_a_cache() -> None:
     assert (stats.prefix_hit_tokens, stats.prefix_query_tokens) == (8, 36)
 
 
-def test_two_sequences_that_need_seven_of_ten_blocks_both_answer_rightly() -> None:
-    engine = make_engine(num_blocks=10)
+def test_two_sequences_that_need_seven_of_ten_blocks_both_answer_rightly(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=10)
     requests = [ask("a", prompt(14, 1), 12), ask("b", prompt(13, 2), 12)]
     for request in requests:
         engine.add(request)
@@ -158,16 +165,16 @@ def refused(engine: EngineCore, request: GenerateRequest, **how: Any) -> CallerE
     return caught.value
 
 
-def test_a_prompt_that_leaves_no_room_for_an_answer_is_refused() -> None:
-    engine = make_engine(num_blocks=128)
+def test_a_prompt_that_leaves_no_room_for_an_answer_is_refused(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=128)
     error = refused(engine, ask("r", prompt(256), 1))
     assert (error.status, error.param, error.code) == (400, "prompt", "context_length_exceeded")
     engine.add(ask("r", prompt(255), 1000))
     assert [output.finish_reason for output in drain(engine)] == ["length"]
 
 
-def test_what_can_never_fit_into_the_pool_is_refused_with_its_sizes() -> None:
-    engine = make_engine(num_blocks=4)
+def test_what_can_never_fit_into_the_pool_is_refused_with_its_sizes(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=4)
     error = refused(engine, ask("r", prompt(17), 1))
     assert (error.status, error.param) == (400, "prompt")
     assert "17 tokens" in error.message
@@ -182,8 +189,8 @@ def test_what_can_never_fit_into_the_pool_is_refused_with_its_sizes() -> None:
         engine.reserve(H, ask("r", prompt(10), 8), P)
 
 
-def test_a_push_needs_room_for_its_prompt_only() -> None:
-    engine = make_engine(num_blocks=4)
+def test_a_push_needs_room_for_its_prompt_only(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=4)
     engine.add(ask("r", prompt(16), 100), push=True)
     assert len(drain(engine)) == 1
     assert engine.counts().exported == 4
@@ -202,23 +209,25 @@ def test_a_push_needs_room_for_its_prompt_only() -> None:
         (ask("r", [1], sampling=greedy(3, logit_bias={-1: 2.0})), "logit_bias"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(request_: GenerateRequest, param: str) -> None:
-    engine = make_engine()
+def test_a_request_that_makes_no_sense_is_refused(
+    request_: GenerateRequest, param: str, depth: int
+) -> None:
+    engine = make_engine(depth=depth)
     error = refused(engine, request_)
     assert (error.status, error.param) == (400, param)
     with pytest.raises(CallerError):
         engine.reserve(H, request_, P)
 
 
-def test_a_replay_with_nothing_left_to_generate_is_refused() -> None:
-    engine = make_engine(max_model_len=12)
+def test_a_replay_with_nothing_left_to_generate_is_refused(depth: int) -> None:
+    engine = make_engine(depth=depth, max_model_len=12)
     assert refused(engine, ask("r", [1], 3), emitted=[5, 5, 5]).param == "max_tokens"
     assert refused(engine, ask("r", prompt(9), 9), emitted=[5, 5, 5]).param == "max_tokens"
     assert refused(engine, ask("r", [1], 9), emitted=[100]).param == "prompt"
 
 
-def test_a_request_id_is_in_use_until_it_ends() -> None:
-    engine = make_engine()
+def test_a_request_id_is_in_use_until_it_ends(depth: int) -> None:
+    engine = make_engine(depth=depth)
     engine.add(ask("r", [1, 2]))
     with pytest.raises(CallerError) as caught:
         engine.add(ask("r", [3, 4]))
@@ -228,8 +237,8 @@ def test_a_request_id_is_in_use_until_it_ends() -> None:
     assert tokens_of(drain(engine), "r") == answer(ask("r", [3, 4]))
 
 
-def test_a_pushed_request_id_is_in_use_for_pushes_until_its_release() -> None:
-    engine = make_engine()
+def test_a_pushed_request_id_is_in_use_for_pushes_until_its_release(depth: int) -> None:
+    engine = make_engine(depth=depth)
     engine.add(ask("r", [1, 2]), push=True)
     drain(engine)
     with pytest.raises(CallerError):
@@ -241,17 +250,19 @@ def test_a_pushed_request_id_is_in_use_for_pushes_until_its_release() -> None:
     assert engine.counts().idle
 
 
-def test_describe_lowers_the_length_to_what_the_pool_holds() -> None:
-    assert make_engine(num_blocks=16).describe().max_model_len == 64
-    assert make_engine(num_blocks=500).describe().max_model_len == 256
+def test_describe_lowers_the_length_to_what_the_pool_holds(depth: int) -> None:
+    assert make_engine(depth=depth, num_blocks=16).describe().max_model_len == 64
+    assert make_engine(depth=depth, num_blocks=500).describe().max_model_len == 256
 
 
 # Push
 
 
 @pytest.mark.parametrize("length", [1, 4, 15, 16, 17, 53])
-def test_a_push_tells_each_block_once_and_in_order_before_it_is_written(length: int) -> None:
-    engine = make_engine(num_blocks=32)
+def test_a_push_tells_each_block_once_and_in_order_before_it_is_written(
+    length: int, depth: int
+) -> None:
+    engine = make_engine(depth=depth, num_blocks=32)
     request = ask("r", prompt(length), 9)
     engine.add(request, push=True)
     sink = Recorder()
@@ -265,8 +276,8 @@ def test_a_push_tells_each_block_once_and_in_order_before_it_is_written(length: 
     assert (output.handed_off, output.finish_reason) == (True, None)
 
 
-def test_the_first_span_has_the_cached_prefix_too() -> None:
-    engine = make_engine()
+def test_the_first_span_has_the_cached_prefix_too(depth: int) -> None:
+    engine = make_engine(depth=depth)
     engine.add(ask("a", prompt(12), 1))
     drain(engine)
     engine.add(ask("r", [*prompt(11), 80, 81, 82]), push=True)
@@ -277,16 +288,16 @@ def test_the_first_span_has_the_cached_prefix_too() -> None:
     assert (span.first, len(span.blocks)) == (0, 4)
 
 
-def test_a_sink_hears_nothing_of_steps_without_pushes() -> None:
-    engine = make_engine()
+def test_a_sink_hears_nothing_of_steps_without_pushes(depth: int) -> None:
+    engine = make_engine(depth=depth)
     engine.add(ask("r", prompt(9), 3))
     sink = Recorder()
     drain(engine, sink)
     assert sink.steps == []
 
 
-def test_pushes_and_others_share_a_step_and_only_pushes_are_told() -> None:
-    engine = make_engine()
+def test_pushes_and_others_share_a_step_and_only_pushes_are_told(depth: int) -> None:
+    engine = make_engine(depth=depth)
     engine.add(ask("stays", prompt(5, 1), 5))
     engine.add(ask("r", prompt(5), 5), push=True)
     sink = Recorder()
@@ -295,8 +306,8 @@ def test_pushes_and_others_share_a_step_and_only_pushes_are_told() -> None:
     assert tokens_of(outputs, "stays") == answer(ask("stays", prompt(5, 1), 5))
 
 
-def test_pushed_blocks_stay_untouched_until_release() -> None:
-    engine = make_engine(num_blocks=8)
+def test_pushed_blocks_stay_untouched_until_release(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=8)
     engine.add(ask("r", prompt(16), 9), push=True)
     drain(engine)
     assert engine.counts().exported == 4
@@ -312,10 +323,12 @@ def test_pushed_blocks_stay_untouched_until_release() -> None:
 
 
 @pytest.mark.parametrize("how", [{"max_tokens": 1}, {"stop": True}])
-def test_a_push_whose_first_token_ends_the_answer_is_not_handed_off(how: dict[str, Any]) -> None:
+def test_a_push_whose_first_token_ends_the_answer_is_not_handed_off(
+    how: dict[str, Any], depth: int
+) -> None:
     first = answer(ask("r", prompt(6), 1))[0]
     params = greedy(1) if "max_tokens" in how else greedy(9, stop_token_ids=(first,))
-    engine = make_engine()
+    engine = make_engine(depth=depth)
     engine.add(ask("r", prompt(6), sampling=params), push=True)
     (output,) = drain(engine, Recorder())
     assert not output.handed_off
@@ -325,9 +338,9 @@ def test_a_push_whose_first_token_ends_the_answer_is_not_handed_off(how: dict[st
     assert engine.counts().idle
 
 
-def test_a_preempted_neighbour_does_not_disturb_a_push() -> None:
+def test_a_preempted_neighbour_does_not_disturb_a_push(depth: int) -> None:
     """A handoff never lacks a block of its prompt, however full the pool is."""
-    source, target = make_engine(num_blocks=9), make_engine()
+    source, target = make_engine(depth=depth, num_blocks=9), make_engine(depth=depth)
     others = [ask(f"o{number}", prompt(4, number), 9) for number in (1, 2)]
     for other in others:
         source.add(other)
@@ -349,8 +362,11 @@ def test_a_preempted_neighbour_does_not_disturb_a_push() -> None:
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 15, 16, 17, 53])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_a_split_answer_equals_the_unsplit_one(length: int, temperature: float) -> None:
-    source, target = make_engine(num_blocks=32), make_engine(num_blocks=32)
+def test_a_split_answer_equals_the_unsplit_one(length: int, temperature: float, depth: int) -> None:
+    source, target = (
+        make_engine(depth=depth, num_blocks=32),
+        make_engine(depth=depth, num_blocks=32),
+    )
     params = SamplingParams(
         seed=5, max_tokens=9, temperature=temperature, frequency_penalty=temperature
     )
@@ -368,8 +384,8 @@ def test_a_split_answer_equals_the_unsplit_one(length: int, temperature: float) 
     assert target.counts().idle
 
 
-def test_a_grant_covers_the_prompt_and_room_for_the_first_step() -> None:
-    engine = make_engine()
+def test_a_grant_covers_the_prompt_and_room_for_the_first_step(depth: int) -> None:
+    engine = make_engine(depth=depth)
     for length, told, granted in ((7, 2, 2), (8, 2, 3), (9, 3, 3)):
         reservation = engine.reserve(H, ask("r", prompt(length), 9), P)
         assert reservation is not None
@@ -384,9 +400,9 @@ def test_a_grant_covers_the_prompt_and_room_for_the_first_step() -> None:
 
 @pytest.mark.parametrize(("length", "full", "partial"), [(1024, 256, 0), (1030, 257, 1)])
 def test_a_second_identical_prompt_needs_no_full_block_again(
-    length: int, full: int, partial: int
+    length: int, full: int, partial: int, depth: int
 ) -> None:
-    config = fake_config(num_blocks=600, max_model_len=2048)
+    config = fake_config(num_blocks=600, max_model_len=2048, depth=depth)
     source, target = (EngineCore(FakeRunner(config), config.scheduler) for _ in range(2))
     moved = []
     for name in ("one", "two"):
@@ -401,8 +417,8 @@ def test_a_second_identical_prompt_needs_no_full_block_again(
     assert moved == [(0, full + partial, 0), (full, partial, full * BLOCK)]
 
 
-def test_a_prompt_that_arrived_can_be_shared_at_once() -> None:
-    source, target = make_engine(), make_engine()
+def test_a_prompt_that_arrived_can_be_shared_at_once(depth: int) -> None:
+    source, target = make_engine(depth=depth), make_engine(depth=depth)
     request = ask("r", prompt(9), 5)
     reservation = target.reserve(H, request, P)
     assert reservation is not None
@@ -413,8 +429,8 @@ def test_a_prompt_that_arrived_can_be_shared_at_once() -> None:
     assert (second.skip_blocks, second.cached_tokens) == (2, 8)
 
 
-def test_a_first_token_that_may_not_end_the_answer_yet_does_not() -> None:
-    source, target = make_engine(), make_engine()
+def test_a_first_token_that_may_not_end_the_answer_yet_does_not(depth: int) -> None:
+    source, target = make_engine(depth=depth), make_engine(depth=depth)
     request = ask("r", prompt(9), sampling=greedy(5, min_tokens=2))
     reservation = target.reserve(H, request, P)
     assert reservation is not None
@@ -423,8 +439,8 @@ def test_a_first_token_that_may_not_end_the_answer_yet_does_not() -> None:
     assert [output.index for output in drain(target)] == [1, 2, 3, 4]
 
 
-def test_a_looked_up_prefix_is_pinned_no_longer_than_its_grant() -> None:
-    engine = make_engine(num_blocks=8)
+def test_a_looked_up_prefix_is_pinned_no_longer_than_its_grant(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=8)
     engine.add(ask("a", prompt(16), 1))
     drain(engine)
     for attempt in range(5):
@@ -442,8 +458,8 @@ def test_a_looked_up_prefix_is_pinned_no_longer_than_its_grant() -> None:
     assert engine.counts().held == 0
 
 
-def test_a_repeated_reserve_is_answered_alike_and_holds_nothing_more() -> None:
-    engine = make_engine()
+def test_a_repeated_reserve_is_answered_alike_and_holds_nothing_more(depth: int) -> None:
+    engine = make_engine(depth=depth)
     request = ask("r", prompt(9), 4)
     reservation = engine.reserve(H, request, P)
     counts = engine.counts()
@@ -454,12 +470,14 @@ def test_a_repeated_reserve_is_answered_alike_and_holds_nothing_more() -> None:
     assert caught.value.param == "handoff"
 
 
-def test_reserve_says_no_when_there_is_no_room_or_no_place() -> None:
-    engine = make_engine(num_blocks=8)
+def test_reserve_says_no_when_there_is_no_room_or_no_place(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=8)
     assert engine.reserve(H, ask("a", prompt(16), 4), P) is not None
     assert engine.reserve(H2, ask("b", prompt(16, 1), 4), P) is None
     assert engine.reserve(H2, ask("b", prompt(4, 1), 4), P) is not None
-    few = make_engine(scheduler=SchedulerConfig(max_num_seqs=2, max_num_batched_tokens=16))
+    few = make_engine(
+        depth=depth, scheduler=SchedulerConfig(max_num_seqs=2, max_num_batched_tokens=16)
+    )
     few.add(ask("a", prompt(3), 9))
     assert few.reserve(H, ask("b", prompt(3), 4), P) is not None
     assert few.reserve(H2, ask("c", prompt(3), 4), P) is None
@@ -467,23 +485,23 @@ def test_reserve_says_no_when_there_is_no_room_or_no_place() -> None:
     assert few.reserve(H2, ask("c", prompt(3), 4), P) is not None
 
 
-def test_an_activated_sequence_that_is_preempted_is_computed_here() -> None:
-    source, target = make_engine(), make_engine(num_blocks=8)
+def test_an_activated_sequence_that_is_preempted_is_computed_here(depth: int) -> None:
+    source, target = make_engine(depth=depth), make_engine(depth=depth, num_blocks=8)
     target.add(ask("first", prompt(4, 1), 20))
-    target.step()
+    outputs = target.step()
     request = ask("r", prompt(10), 16)
     reservation = target.reserve(H, request, P)
     assert reservation is not None
     first = prefill_into(source, target, request, reservation)
     assert target.activate(H, reservation.epoch, first.token_id)
-    outputs = drain(target)
+    outputs += drain(target)
     assert target.stats().preemptions > 0
     assert [first.token_id, *tokens_of(outputs, "r")] == answer(request)
-    assert tokens_of(outputs, "first") == answer(ask("first", prompt(4, 1), 20))[1:]
+    assert tokens_of(outputs, "first") == answer(ask("first", prompt(4, 1), 20))
 
 
-def test_late_doubled_and_foreign_messages_have_no_effect() -> None:
-    source, target = make_engine(), make_engine()
+def test_late_doubled_and_foreign_messages_have_no_effect(depth: int) -> None:
+    source, target = make_engine(depth=depth), make_engine(depth=depth)
     request = ask("r", prompt(9), 6)
     reservation = target.reserve(H, request, P)
     assert reservation is not None
@@ -511,8 +529,8 @@ def test_late_doubled_and_foreign_messages_have_no_effect() -> None:
     assert target.counts().idle
 
 
-def test_a_second_attempt_is_not_touched_by_messages_to_the_first() -> None:
-    source, target = make_engine(), make_engine()
+def test_a_second_attempt_is_not_touched_by_messages_to_the_first(depth: int) -> None:
+    source, target = make_engine(depth=depth), make_engine(depth=depth)
     request = ask("r", prompt(9), 6)
     old = target.reserve(H, request, P)
     assert old is not None
@@ -536,8 +554,8 @@ def replace_prompt(request: GenerateRequest, first: int) -> GenerateRequest:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_an_abort_after_the_kv_arrived_frees_at_once(steps: int) -> None:
-    source, target = make_engine(), make_engine()
+def test_an_abort_after_the_kv_arrived_frees_all(steps: int, depth: int) -> None:
+    source, target = make_engine(depth=depth), make_engine(depth=depth)
     request = ask("r", prompt(9), 6)
     reservation = target.reserve(H, request, P)
     assert reservation is not None
@@ -546,12 +564,13 @@ def test_an_abort_after_the_kv_arrived_frees_at_once(steps: int) -> None:
     for _ in range(steps):
         target.step()
     target.abort(R)
+    assert target.has_work() == (depth == 2 and steps > 0)
+    assert drain(target) == []
     assert target.counts().idle
-    assert not target.has_work()
 
 
-def test_a_fence_before_the_cancel_frees_at_the_cancel() -> None:
-    engine = make_engine()
+def test_a_fence_before_the_cancel_frees_at_the_cancel(depth: int) -> None:
+    engine = make_engine(depth=depth)
     reservation = engine.reserve(H, ask("r", prompt(9), 6), P)
     assert reservation is not None
     engine.fence(H, reservation.epoch)
@@ -560,8 +579,8 @@ def test_a_fence_before_the_cancel_frees_at_the_cancel() -> None:
     assert engine.counts().idle
 
 
-def test_a_dead_writers_grants_end_and_are_named() -> None:
-    engine = make_engine()
+def test_a_dead_writers_grants_end_and_are_named(depth: int) -> None:
+    engine = make_engine(depth=depth)
     for handoff, name in ((H, "a"), (H2, "b")):
         assert engine.reserve(handoff, ask(name, prompt(5, ord(name)), 6), P) is not None
     engine.cancel(H2)
@@ -572,8 +591,8 @@ def test_a_dead_writers_grants_end_and_are_named() -> None:
 
 
 @pytest.mark.parametrize("params", [greedy(1), greedy(9, stop_token_ids=(7,))])
-def test_kv_for_an_answer_that_is_over_is_dropped(params: SamplingParams) -> None:
-    engine = make_engine()
+def test_kv_for_an_answer_that_is_over_is_dropped(params: SamplingParams, depth: int) -> None:
+    engine = make_engine(depth=depth)
     reservation = engine.reserve(H, ask("r", prompt(5), sampling=params), P)
     assert reservation is not None
     assert not engine.activate(H, reservation.epoch, 7)
@@ -581,8 +600,8 @@ def test_kv_for_an_answer_that_is_over_is_dropped(params: SamplingParams) -> Non
     assert not engine.has_work()
 
 
-def test_kv_for_a_request_that_runs_by_another_way_is_dropped() -> None:
-    source, target = make_engine(), make_engine()
+def test_kv_for_a_request_that_runs_by_another_way_is_dropped(depth: int) -> None:
+    source, target = make_engine(depth=depth), make_engine(depth=depth)
     request = ask("r", prompt(9), 6)
     reservation = target.reserve(H, request, P)
     assert reservation is not None
@@ -599,22 +618,23 @@ def test_kv_for_a_request_that_runs_by_another_way_is_dropped() -> None:
 
 @pytest.mark.parametrize("push", [False, True])
 @pytest.mark.parametrize("steps", range(8))
-def test_an_abort_between_any_two_steps_leaves_nothing(steps: int, push: bool) -> None:
-    engine = make_engine(num_blocks=32)
+def test_an_abort_between_any_two_steps_leaves_nothing(steps: int, push: bool, depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=32)
     engine.add(ask("r", prompt(53), 5), push=push)
     seen = []
     for _ in range(steps):
         seen += engine.step(Recorder())
     engine.abort(R)
     engine.abort(R)
+    assert depth == 2 or not engine.has_work()
+    assert drain(engine) == []
     assert engine.counts().idle
-    assert not engine.has_work()
     assert engine.step() == []
-    assert len(seen) == min(max(0, steps - 3), 1 if push else 4)
+    assert len(seen) == min(max(0, steps - 2 - depth), 1 if push else 4)
 
 
-def test_an_abort_of_a_preempted_sequence_is_final() -> None:
-    engine = make_engine(num_blocks=6)
+def test_an_abort_of_a_preempted_sequence_is_final(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=6)
     requests = [ask("a", prompt(8, 1), 12), ask("b", prompt(7, 2), 12)]
     for request in requests:
         engine.add(request)
@@ -628,8 +648,8 @@ def test_an_abort_of_a_preempted_sequence_is_final() -> None:
     assert engine.counts().idle
 
 
-def test_a_thousand_aborted_and_cancelled_requests_leave_an_empty_ledger() -> None:
-    engine = make_engine(num_blocks=12)
+def test_a_thousand_aborted_and_cancelled_requests_leave_an_empty_ledger(depth: int) -> None:
+    engine = make_engine(depth=depth, num_blocks=12)
     for number in range(1000):
         request = ask("r", prompt(9 + number % 7, number % 5), 6)
         reservation = engine.reserve(H, request, P)
@@ -640,67 +660,78 @@ def test_a_thousand_aborted_and_cancelled_requests_leave_an_empty_ledger() -> No
         engine.abort(R)
         engine.cancel(H)
         engine.fence(H, reservation.epoch)
+        assert drain(engine) == []
         assert engine.counts().idle
 
 
 # Failing runners
 
 
-class Faulty:
-    """A runner that raises where and as often as told, or loses a sample."""
+class Interrupted:
+    """A sink that fails at the last layer."""
 
-    def __init__(self, runner: FakeRunner) -> None:
-        self.runner = runner
-        self.fail: list[str] = []
+    def __init__(self, sink: KVSink | None) -> None:
+        self._sink = sink
 
-    def _maybe(self, where: str) -> None:
-        if self.fail and self.fail[0] == where:
-            self.fail.pop(0)
-            raise OSError(where)
+    def begin(self, spans: Sequence[PushSpan]) -> None:
+        raise AssertionError("a runner does not begin")
 
-    def describe(self) -> ModelInfo:
-        return self.runner.describe()
+    def on_layer(self, layer: int) -> None:
+        if self._sink is not None:
+            self._sink.on_layer(layer)
+        if layer == FAKE.num_layers - 1:
+            raise OSError("launch")
 
-    def tokenizer_json(self) -> str | None:
-        return self.runner.tokenizer_json()
 
-    def regions(self) -> Any:
-        return self.runner.regions()
+class Faulty(FakeRunner):
+    """Raises where and as often as told, or loses a sample."""
+
+    fail = ""
+
+    def _is_due(self, where: str) -> bool:
+        due = self.fail == where
+        if due:
+            self.fail = ""
+        return due
 
     def launch(self, rows: Sequence[Row], sink: KVSink | None) -> None:
-        self._maybe("before")
-        self.runner.launch(rows, sink)
-        self._maybe("launch")
+        if self._is_due("before"):
+            raise OSError("before")
+        super().launch(rows, Interrupted(sink) if self._is_due("launch") else sink)
 
     def collect(self) -> list[Sampled]:
-        sampled = self.runner.collect()
-        self._maybe("collect")
-        if self.fail and self.fail[0] == "lose":
-            self.fail.pop(0)
-            return sampled[1:]
-        return sampled
-
-    def close(self) -> None:
-        self.runner.close()
+        sampled = super().collect()
+        if self._is_due("collect"):
+            raise OSError("collect")
+        return sampled[1:] if sampled and self._is_due("lose") else sampled
 
 
 @pytest.mark.parametrize("where", ["before", "launch", "collect", "lose"])
-def test_after_an_exception_from_the_runner_the_same_work_is_done_again(where: str) -> None:
-    runner = Faulty(FakeRunner(FAKE))
-    engine = EngineCore(runner, FAKE.scheduler)
+def test_after_an_exception_from_the_runner_the_same_work_is_done_again(
+    where: str, depth: int
+) -> None:
+    config = fake_config(depth=depth)
+    runner = Faulty(config)
+    engine = EngineCore(runner, config.scheduler)
     requests = [ask("a", prompt(14, 1), 8), ask("b", prompt(13, 2), 8)]
     for request in requests:
         engine.add(request)
     engine.add(ask("push", prompt(9, 3), 8), push=True)
     outputs = []
+    failed = 0
     sink = Recorder()
-    while engine.has_work():
-        runner.fail = [where]
+    for number in count():
+        if not engine.has_work():
+            break
+        # A failed collect costs as many steps as are open: in between, something has to get on.
+        runner.fail = where if number % (2 * depth - 1) == 0 else ""
         try:
             outputs += engine.step(sink)
         except (OSError, BugError):
-            assert engine.counts().total == FAKE.num_blocks
+            failed += 1
+            assert engine.counts().total == config.num_blocks
             outputs += engine.step(sink)
+    assert failed > 2
     for request in requests:
         assert tokens_of(outputs, request.request_id) == answer(request)
     assert tokens_of(outputs, "push") == answer(ask("push", prompt(9, 3), 8))[:1]
@@ -708,12 +739,12 @@ def test_after_an_exception_from_the_runner_the_same_work_is_done_again(where: s
     assert engine.counts().idle
 
 
-def test_an_exception_from_the_sink_reaches_the_caller() -> None:
+def test_an_exception_from_the_sink_reaches_the_caller(depth: int) -> None:
     class Broken(Recorder):
         def begin(self, spans: Sequence[PushSpan]) -> None:
             raise OSError("link")
 
-    engine = make_engine()
+    engine = make_engine(depth=depth)
     engine.add(ask("r", prompt(9), 8), push=True)
     with pytest.raises(OSError, match="link"):
         engine.step(Broken())
@@ -740,4 +771,17 @@ def test_stats_count_what_happened() -> None:
     assert (stats.running, stats.waiting, stats.waiting_tokens) == (0, 0, 0)
     assert stats.steps == 4
     assert engine.step() == []
+    assert engine.stats().steps == 4
+
+
+def test_a_step_that_is_open_counts_once_it_is_collected() -> None:
+    engine = make_engine(depth=2)
+    engine.add(ask("a", prompt(20), 3))
+    assert engine.step() == []
+    stats = engine.stats()
+    assert (stats.running, stats.waiting_tokens, stats.steps) == (1, 4, 0)
+    assert engine.step() == []
+    stats = engine.stats()
+    assert (stats.running, stats.waiting_tokens, stats.steps) == (1, 0, 1)
+    drain(engine)
     assert engine.stats().steps == 4

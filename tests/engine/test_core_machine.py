@@ -2,12 +2,13 @@
 
 Whatever the interleaving, each answer is the one that an undisturbed engine gives, no block is
 lost, and blocks that a writer may still write into are never used: the late writer really writes.
+So does a device that is a step behind: what it is given is computed when it is collected.
 """
 
 import ctypes
 from dataclasses import dataclass, field
 
-from engine_rig import BLOCK, MAX_STEPS, ask, expected, fake_config, prefill_into, pusher
+from engine_rig import BLOCK, MAX_STEPS, ask, drain, expected, fake_config, prefill_into, pusher
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -56,6 +57,8 @@ class Granted:
 
 
 class Split(RuleBasedStateMachine):
+    depth = 1
+
     @initialize(
         num_blocks=st.integers(5, 9),
         seqs=st.integers(2, 6),
@@ -64,10 +67,13 @@ class Split(RuleBasedStateMachine):
     )
     def start(self, num_blocks: int, seqs: int, budget: int, caching: bool) -> None:
         self.config = fake_config(
-            num_blocks=num_blocks, scheduler=SchedulerConfig(seqs, budget, caching)
+            num_blocks=num_blocks,
+            depth=self.depth,
+            scheduler=SchedulerConfig(seqs, budget, caching),
         )
         self.engine = EngineCore(FakeRunner(self.config), self.config.scheduler)
-        self.source = EngineCore(FakeRunner(fake_config()), fake_config().scheduler)
+        source = fake_config(depth=self.depth)
+        self.source = EngineCore(FakeRunner(source), source.scheduler)
         self.asked: dict[RequestId, Asked] = {}
         self.granted: dict[HandoffId, Granted] = {}
         self.voided: list[tuple[HandoffId, Granted]] = []
@@ -119,7 +125,7 @@ class Split(RuleBasedStateMachine):
             steps = self.engine.stats().steps
             for output in self.engine.step():
                 self.check(output)
-            assert self.engine.stats().steps - steps == work
+            assert self.depth > 1 or self.engine.stats().steps - steps == work
 
     def check(self, output: SeqOutput) -> None:
         asked = self.asked[output.request_id]
@@ -135,11 +141,16 @@ class Split(RuleBasedStateMachine):
                 self.exports.add(output.request_id)
 
     @precondition(lambda self: self.asked)
-    @rule(pick=PICK)
-    def abort(self, pick: int) -> None:
+    @rule(pick=PICK, again=st.booleans(), tokens=PROMPTS)
+    def abort(self, pick: int, again: bool, tokens: list[int]) -> None:
+        """What is asked again under the same id is another request."""
         request_id = sorted(self.asked)[pick % len(self.asked)]
         self.engine.abort(request_id)
         del self.asked[request_id]
+        if again:
+            request = ask(request_id, tokens, 3)
+            self.engine.add(request)
+            self.asked[request_id] = Asked(request, expected(request, self.config))
 
     @rule(pick=PICK)
     def release(self, pick: int) -> None:
@@ -203,6 +214,7 @@ class Split(RuleBasedStateMachine):
         for _ in range(part):
             self.source.step(sink)
         self.source.abort(granted.request.request_id)
+        assert drain(self.source) == []
 
     @rule(handoff=st.sampled_from(["h0", "h1", "h2"]))
     def cancel(self, handoff: str) -> None:
@@ -245,8 +257,10 @@ class Split(RuleBasedStateMachine):
         told = sum(len(granted.reservation.blocks) for _, granted in self.voided)
         assert counts.quarantined >= told
         assert self.source.counts().idle
-        if not (self.asked or self.granted or self.voided or self.exports):
+        in_use = self.asked or self.granted or self.voided or self.exports
+        if not in_use and not self.engine.has_work():
             assert counts.idle
+        assert in_use or self.depth > 1 or not self.engine.has_work()
 
     def teardown(self) -> None:
         for writer in WRITERS:
@@ -265,5 +279,11 @@ class Split(RuleBasedStateMachine):
         self.source.close()
 
 
+class SplitAhead(Split):
+    depth = 2
+
+
 TestSplit = Split.TestCase
 TestSplit.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSplitAhead = SplitAhead.TestCase
+TestSplitAhead.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -10,7 +10,7 @@ from engine_rig import BLOCK, Recorder, ask, drain, expected, fake_config, greed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splitserve.engine.api import Row, SampleSpec
+from splitserve.engine.api import PENDING, Row, SampleSpec
 from splitserve.engine.core import EngineCore
 from splitserve.engine.fake import FakeConfig, FakeRunner, fake_tokens
 from splitserve.errors import BugError, ConfigError
@@ -212,7 +212,7 @@ def test_forgetting_finished_requests_costs_a_check_and_nothing_else() -> None:
     runner = FakeRunner(config)
     run(runner, row([1, 2, 3, 4, 5]))
     for number in range(5000):
-        runner.launch([Row(RequestId(f"r{number}"), [1], 0, [9], None)], None)
+        run(runner, Row(RequestId(f"r{number}"), [1], 0, [9], None))
     assert run(runner, row([6], 5)) == fake_tokens([1, 2, 3, 4, 5, 6], 1, greedy(1), config)
 
 
@@ -229,6 +229,104 @@ def test_an_answer_with_no_id_left_to_choose_is_a_bug() -> None:
     runner = FakeRunner(fake_config(token_low=10, token_high=12))
     with pytest.raises(BugError, match="banned"):
         run(runner, row([1], banned=(10, 11)))
+
+
+# One step ahead
+
+
+def ahead() -> tuple[FakeRunner, list[list[int]]]:
+    """A runner with one launch open, two of whose three rows are sampled; and their answers."""
+    config = fake_config(depth=2, vocab_size=1 << 30)
+    runner = FakeRunner(config)
+    prompts = [[1, 2], [3], [4, 5, 6]]
+    specs = [SampleSpec(greedy(3), 0), None, SampleSpec(greedy(3), 0)]
+    rows = [
+        Row(RequestId(f"r{number}"), tokens, 0, [number], spec)
+        for number, (tokens, spec) in enumerate(zip(prompts, specs, strict=True))
+    ]
+    runner.launch(rows, None)
+    return runner, [fake_tokens(prompts[number], 3, greedy(3), config) for number in (0, 2)]
+
+
+def following(number: int, block: int, start: int, row: int, position: int = 1) -> Row:
+    spec = SampleSpec(greedy(3), position)
+    return Row(RequestId(f"r{number}"), [PENDING], start, [block], spec, follows=row)
+
+
+def collected(runner: FakeRunner) -> list[int]:
+    return [sampled.token_id for sampled in runner.collect()]
+
+
+@pytest.mark.parametrize("pushed", [True, False])
+def test_a_row_goes_on_with_the_token_that_the_launch_before_chose(pushed: bool) -> None:
+    runner, (first, last) = ahead()
+    sink = Recorder() if pushed else None
+    if sink is not None:
+        sink.begin([])
+    runner.launch([following(2, 2, 3, 1), following(0, 0, 2, 0)], sink)
+    assert collected(runner) == [first[0], last[0]]
+    runner.launch([following(0, 0, 3, 1, position=2)], None)
+    assert collected(runner) == [last[1], first[1]]
+    assert collected(runner) == [first[2]]
+
+
+def test_a_row_that_follows_anothers_token_goes_on_with_that() -> None:
+    runner, (first, last) = ahead()
+    runner.launch([following(0, 0, 2, 1)], None)
+    assert collected(runner) == [first[0], last[0]]
+    assert collected(runner) != [first[1]]
+
+
+def test_a_launch_is_computed_no_earlier_than_it_must_be() -> None:
+    runner, _ = ahead()
+    (region,) = runner.regions()
+    assert not any(ctypes.string_at(region.address, region.nbytes))
+    runner.collect()
+    assert any(ctypes.string_at(region.address, region.nbytes))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(R, [PENDING], 1, [0], None),
+        Row(R, [5, PENDING], 1, [0], None),
+        Row(R, [PENDING], 1, [0], None, follows=2),
+        Row(R, [PENDING], 1, [0], None, follows=-1),
+        Row(R, [5], 1, [0], None, follows=0),
+    ],
+)
+def test_a_token_that_nothing_tells_is_a_bug(row: Row) -> None:
+    runner, _ = ahead()
+    with pytest.raises(BugError, match="nothing tells the token"):
+        runner.launch([row], None)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_row_cannot_follow_a_launch_that_is_not_open(depth: int) -> None:
+    runner = FakeRunner(fake_config(depth=depth))
+    run(runner, row([1, 2]))
+    with pytest.raises(BugError, match="nothing tells the token"):
+        runner.launch([Row(R, [PENDING], 2, [3], None, follows=0)], None)
+
+
+def test_more_than_depth_launches_and_collecting_nothing_are_bugs(depth: int) -> None:
+    runner = FakeRunner(fake_config(depth=depth))
+    with pytest.raises(BugError, match="without launch"):
+        runner.collect()
+    for number in range(depth):
+        runner.launch([Row(RequestId(f"r{number}"), [1], 0, [number], None)], None)
+    with pytest.raises(BugError, match=f"with {depth} open"):
+        runner.launch([Row(R, [1], 0, [9], None)], None)
+
+
+def test_a_runner_is_ready_when_collecting_takes_no_time(depth: int) -> None:
+    for step_s, ready in ((0.0, True), (1.0, False)):
+        runner = FakeRunner(fake_config(depth=depth, step_s=step_s), Sleeper())
+        assert runner.ready()
+        runner.launch([row([1, 2])], None)
+        assert runner.ready() == ready
+        runner.collect()
+        assert runner.ready()
 
 
 # Time
@@ -285,6 +383,8 @@ def test_a_model_that_costs_nothing_does_not_sleep() -> None:
         {"token_low": -1},
         {"token_high": 101},
         {"token_low": 2, "token_high": 3},
+        {"depth": 0},
+        {"depth": 3},
     ],
 )
 def test_a_configuration_that_cannot_run_is_refused(fields: dict[str, object]) -> None:

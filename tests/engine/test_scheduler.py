@@ -56,10 +56,11 @@ class Rig:
     def apply(self, chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
             seq = chunk.seq
-            self.scheduler.advance(chunk)
+            seq.num_computed = chunk.end
+            self.scheduler.register(seq, chunk.end)
             if seq.remaining == 0:
                 seq.tokens.append(7)
-                if seq.push or seq.ending()[0] is not None:
+                if seq.push or seq.ending(len(seq.tokens))[0] is not None:
                     self.scheduler.leave(seq)
                     self.pool.free(seq.blocks)
 
@@ -67,7 +68,7 @@ class Rig:
         """Tokens that the step computed, by request, in order."""
         chunks = self.scheduler.schedule()
         self.apply(chunks)
-        return {str(chunk.seq.request_id): chunk.num_tokens for chunk in chunks}
+        return {str(chunk.seq.request_id): chunk.end - chunk.start for chunk in chunks}
 
     def grant(self, name: str, count: int) -> None:
         assert self.pool.grant(HandoffId(name), WRITER, count) is not None
@@ -453,10 +454,10 @@ def test_every_finite_set_of_requests_ends(
         work = rig.scheduler.has_work()
         chunks = rig.scheduler.schedule()
         assert bool(chunks) == work
-        assert sum(chunk.num_tokens for chunk in chunks) <= budget
+        assert sum(chunk.end - chunk.start for chunk in chunks) <= budget
         assert len({chunk.seq.request_id for chunk in chunks}) == len(chunks)
-        for seq, num_tokens in chunks:
-            assert seq.num_computed + num_tokens <= len(seq.blocks) * BLOCK
+        for seq, start, end in chunks:
+            assert seq.num_computed == start < end <= len(seq.blocks) * BLOCK
         assert len(rig.scheduler.running) <= seqs
         rig.apply(chunks)
         if len(added) == len(requests) and not work:

@@ -28,7 +28,7 @@ def plan_of(*workers: ProcessSpec, gateway: str = "gateway") -> Plan:
     return Plan(
         topology=Topology(model=ModelAsked(name="m"), workers=(WorkerGroup(),)),
         gateways=(spec("gateway", gateway),),
-        workers=tuple(PlannedWorker(worker, WorkerGroup(), 0) for worker in workers),
+        workers=tuple(PlannedWorker(worker, WorkerGroup(), "cpu", 0) for worker in workers),
         model=ModelFacts(kv_token_bytes=1, max_model_len=1, weight_bytes=0),
         warnings=(),
         asks_for_keys=False,

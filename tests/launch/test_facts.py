@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from splitserve.launch.facts import available_bytes, cgroup_room_bytes, machine_facts
+from splitserve.launch.facts import available_bytes, cgroup_room_bytes, gpu_count, machine_facts
 
 UNLIMITED = 1 << 62
 
@@ -34,3 +34,10 @@ def test_a_containers_limit_counts_less_what_is_used(tmp_path: Path) -> None:
 def test_without_a_limit_the_room_is_as_good_as_endless(tmp_path: Path) -> None:
     assert cgroup_room_bytes(cgroup(tmp_path / "a", "max")) == UNLIMITED
     assert cgroup_room_bytes(tmp_path / "missing") == UNLIMITED
+
+
+def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
+    assert gpu_count(tmp_path) is None
+    for name in ("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia11", "nvidia-caps", "null"):
+        (tmp_path / name).touch()
+    assert gpu_count(tmp_path) == 2

@@ -128,6 +128,45 @@ def test_fake_engines_and_gpus_take_no_host_memory() -> None:
         WorkerGroup(device="cuda", kv_cache_memory_bytes=huge),
     ):
         assert planned(group).workers[0].group is group
+    assert planned(WorkerGroup(device="cuda", count=2)).workers[0].kv_tokens is None
+
+
+def test_a_gpu_worker_is_told_its_gpu_and_its_share_and_keeps_all_cores() -> None:
+    plan = planned(WorkerGroup(device="cuda", count=2, gpu_memory_utilization=0.8))
+    for number, worker in enumerate(plan.workers):
+        process = worker.process
+        assert worker.device == flag(process.argv, "--device") == f"cuda:{number}"
+        assert flag(process.argv, "--connector") == "cuda_ipc"
+        assert flag(process.argv, "--gpu-memory-utilization") == "0.8"
+        assert flag(process.argv, "--max-num-seqs") == "256"
+        assert flag(process.argv, "--max-num-batched-tokens") == "8192"
+        assert "--kv-cache-memory-bytes" not in process.argv
+        # Peers open each other's memory: both have to see both GPUs.
+        assert process.env == {}
+        assert process.cores == ()
+        assert "--cores" not in process.argv
+    assert plan.warnings == ()
+
+
+def test_a_gpu_worker_keeps_to_the_cores_and_the_pool_that_its_group_names() -> None:
+    group = WorkerGroup(device="cuda", cores=(1, 2), kv_cache_memory_bytes=ByteSize(GIB))
+    (worker,) = planned(group).workers
+    assert flag(worker.process.argv, "--cores") == "1,2"
+    assert flag(worker.process.argv, "--kv-cache-memory-bytes") == str(GIB)
+    assert "--gpu-memory-utilization" not in worker.process.argv
+    assert worker.kv_tokens == 46_592
+
+
+def test_workers_on_gpus_leave_the_cores_to_the_others() -> None:
+    shares, _ = share_cores([WorkerGroup(device="cuda", count=3), WorkerGroup()], MACHINE.cores)
+    assert shares == [(), (), (), (0, 1, 2, 3)]
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts() -> None:
+    topology = Topology(model=ModelAsked(name="m"), workers=(WorkerGroup(device="cuda", count=2),))
+    machine = MachineFacts(cores=(0,), memory_bytes=GIB, gpus=1)
+    with pytest.raises(ConfigError, match="there is no GPU 1, this machine has 1"):
+        resolve(topology, machine, MODEL, PATHS)
 
 
 def test_a_length_beyond_the_models_is_refused() -> None:

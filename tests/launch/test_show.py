@@ -1,5 +1,6 @@
 """What the terminal shows."""
 
+import asyncio
 import io
 
 import pytest
@@ -45,13 +46,30 @@ def test_the_plan_says_what_kv_costs_before_anything_starts(console: Console) ->
         assert line in text
 
 
+def test_the_plan_says_which_gpu_and_that_its_pool_is_sized_at_start(console: Console) -> None:
+    group = WorkerGroup(device="cuda", count=2, gpu_memory_utilization=0.85)
+    topology = Topology(model=ModelAsked(name="m"), workers=(group,))
+    show_plan(console, resolve(topology, MACHINE, MODEL, PATHS))
+    rows = [line.split() for line in shown(console).splitlines() if "colocated-" in line]
+    assert [row[3:5] for row in rows] == [["cuda:0", "all"], ["cuda:1", "all"]]
+    assert shown(console).count("free of 85% of the GPU  sized at start") == 2
+
+
 def test_a_start_under_way_names_what_is_waited_for() -> None:
     ready, loading = process("a", State.READY), process("b", State.STARTING)
     assert describe_start([ready, loading], 4.4) == "1 of 2 ready, waiting for b (4 s)"
     assert describe_start([ready], 4.6) == "1 of 1 ready, waiting for a worker to be usable (5 s)"
 
 
-async def test_without_a_terminal_only_changes_are_written(console: Console) -> None:
+async def test_without_a_terminal_a_long_start_is_told_again_and_again(console: Console) -> None:
+    narrator = Narrator(console, remind_s=0)
+    async with narrator.waiting_for([process("decode-0", State.STARTING)]):
+        # The narrator has a loop of its own: what it has said is all there is to see.
+        while shown(console).count("0 of 1 ready, waiting for decode-0") < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def test_without_a_terminal_a_short_start_is_told_by_its_changes(console: Console) -> None:
     narrator = Narrator(console)
     async with narrator.waiting_for([process("a", State.STARTING)]):
         narrator.changed(process("a", State.READY))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from splitserve.engine.device import Sizes
 from splitserve.errors import ConfigError
 from splitserve.launch.topology import (
     GatewayAsked,
@@ -92,7 +93,36 @@ def test_the_least_file_is_a_model_and_one_group() -> None:
         (WORKERS + 'count = "2"\n', "workers[0].count: Expected `int`, got `str`"),
         (WORKERS + "count = true\n", "workers[0].count: Expected `int`, got `bool`"),
         (WORKERS + 'engine = "vlm"\n', "workers[0].engine must be one of native, fake"),
-        (WORKERS + 'connector = "memory"\n', "workers[0].connector must be one of shm"),
+        (WORKERS + 'connector = "memory"\n', "workers[0].connector must be one of auto, shm"),
+        (WORKERS + 'device = "cuda:1"\n', "workers[0].device must be one of cpu, cuda"),
+        (
+            WORKERS + 'connector = "cuda_ipc"\n',
+            "workers[0].connector 'cuda_ipc' does not reach memory of device 'cpu'; use 'shm'",
+        ),
+        (
+            WORKERS + 'device = "cuda"\nconnector = "shm"\n',
+            "workers[0].connector 'shm' does not reach memory of device 'cuda'; use 'cuda_ipc'",
+        ),
+        (
+            WORKERS + 'device = "cuda"\nengine = "fake"\n',
+            "workers[0].device 'cuda': the fake engine has no use for a GPU; use cpu",
+        ),
+        (
+            WORKERS + 'role = "prefill"\n[[workers]]\nrole = "decode"\ndevice = "cuda"\n',
+            "need one connector, not cuda_ipc and shm; give all of them the same device",
+        ),
+        (WORKERS + "devices = [0]\n", 'workers[0].devices names GPUs and needs device = "cuda"'),
+        (WORKERS + 'device = "cuda"\ndevices = [-1]\n', "devices must not be negative"),
+        (
+            WORKERS + 'device = "cuda"\ndevices = [0, 1]\n',
+            "workers[0].devices must name one GPU for each of 1 workers (got [0, 1])",
+        ),
+        (
+            WORKERS + "gpu_memory_utilization = 0\n",
+            "workers[0].gpu_memory_utilization must be above 0 and at most 1 (got 0.0)",
+        ),
+        (WORKERS + "gpu_memory_utilization = 1.1\n", "must be above 0 and at most 1 (got 1.1)"),
+        (WORKERS + "gpu_memory_utilization = nan\n", "must be above 0 and at most 1 (got nan)"),
         (WORKERS + 'cores = [0, "n 1"]\n', "workers[0].cores[1]: Expected `int`, got `str`"),
         (WORKERS + "cores = [0, 0]\n", "workers[0].cores names a core twice"),
         (
@@ -139,3 +169,15 @@ def test_errors_of_a_file_begin_with_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*.toml")), ids=lambda path: path.name)
 def test_the_examples_are_right(path: Path) -> None:
     assert read_topology(path).workers
+
+
+def test_sizes_and_connector_that_are_not_named_follow_from_the_device() -> None:
+    on_cpu, on_gpu = WorkerGroup(), WorkerGroup(device="cuda", max_num_seqs=7)
+    assert (on_cpu.sizes, on_cpu.chosen_connector) == (Sizes(64, 512, 1 << 30), "shm")
+    assert (on_gpu.sizes, on_gpu.chosen_connector) == (Sizes(7, 8192, None), "cuda_ipc")
+
+
+def test_workers_that_hand_nothing_over_may_have_unlike_devices() -> None:
+    text = WORKERS + '[[workers]]\ndevice = "cuda"\nconnector = "cuda_ipc"\ndevices = [3]\n'
+    _, on_gpu = parse_topology(tomllib.loads(text)).workers
+    assert (on_gpu.device, on_gpu.devices) == ("cuda", (3,))

@@ -4,13 +4,15 @@ Real engines (fake runner), real connectors, real roles; only sockets and time a
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from splitserve.engine.api import Runner
 from splitserve.engine.config import SchedulerConfig
-from splitserve.engine.fake import FakeConfig
-from splitserve.engine.registry import create_engine
+from splitserve.engine.core import EngineCore
+from splitserve.engine.fake import FakeConfig, FakeRunner
 from splitserve.ids import HandoffId, Incarnation, RequestId, WorkerId
 from splitserve.protocol.codec import FrameDecoder, Message, encode
 from splitserve.protocol.control import Abort, Hello, Pair, StepTokens, Submit
@@ -69,16 +71,17 @@ class Network:
         num_blocks: int = 64,
         chunk: int = 32,
         tokenizer: Path | None = None,
+        depth: int = 1,
+        runner: Callable[[FakeConfig], Runner] = FakeRunner,
     ) -> Node:
-        engine = create_engine(
-            "fake",
-            FakeConfig(
-                num_blocks=num_blocks,
-                block_size=4,
-                tokenizer=tokenizer,
-                scheduler=SchedulerConfig(max_num_seqs=16, max_num_batched_tokens=chunk),
-            ),
+        config = FakeConfig(
+            num_blocks=num_blocks,
+            block_size=4,
+            tokenizer=tokenizer,
+            depth=depth,
+            scheduler=SchedulerConfig(max_num_seqs=16, max_num_batched_tokens=chunk),
         )
+        engine = EngineCore(runner(config), config.scheduler)
         moving = create_connector(connector)
         (region,) = engine.regions()
         moving.open(region, engine.describe().layout)

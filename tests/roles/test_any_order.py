@@ -24,10 +24,11 @@ MAX_TOKENS = 5
 
 class TwoWorkers(RuleBasedStateMachine):
     granted = Bundle("granted")
+    depth = 1
 
     def __init__(self) -> None:
         super().__init__()
-        self.network = split_pair(num_blocks=24, chunk=8)
+        self.network = split_pair(num_blocks=24, chunk=8, depth=self.depth)
         self.count = 0
         self.open: dict[str, GenerateRequest] = {}
         self.disturbed: set[str] = set()
@@ -99,7 +100,7 @@ class TwoWorkers(RuleBasedStateMachine):
     def prefill_worker_restarts(self) -> None:
         self.disturbed |= set(self.open)
         self.network.kill("p")
-        self.network.add("p", "prefill", num_blocks=24, chunk=8)
+        self.network.add("p", "prefill", num_blocks=24, chunk=8, depth=self.depth)
         self.network.tell("p", Hello("g"))
         self.network.pair("p", "d")
 
@@ -136,3 +137,11 @@ class TwoWorkers(RuleBasedStateMachine):
 
 TestTwoWorkers = TwoWorkers.TestCase
 TestTwoWorkers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+class TwoWorkersAhead(TwoWorkers):
+    depth = 2
+
+
+TestTwoWorkersAhead = TwoWorkersAhead.TestCase
+TestTwoWorkersAhead.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

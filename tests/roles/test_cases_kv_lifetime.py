@@ -121,14 +121,14 @@ def test_a_cancel_during_the_last_step_of_the_prompt_hands_nothing_over() -> Non
 def test_a_writer_that_cannot_start_one_write_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """B15: decode must not wait for a number of writes that can never be reached."""
     network = split_pair()
-    real, count = MemoryConnector.write, 0
+    real, count = MemoryConnector.writer, 0
 
-    def write(self: MemoryConnector, peer: object, copies: object) -> object:
+    def writer(self: MemoryConnector, peer: object, runs: object) -> object:
         nonlocal count
         count += 1
-        return real(self, -1 if count == 2 else peer, copies)  # type: ignore[arg-type]
+        return real(self, -1 if count == 2 else peer, runs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(MemoryConnector, "write", write)
+    monkeypatch.setattr(MemoryConnector, "writer", writer)
     request = make_request("r", PROMPT)
     prefill(network, request, reserve(network, request))
     network.step_all()

@@ -34,8 +34,8 @@ def expected(prompt: tuple[int, ...], count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 31, 32, 33, 64, 101])
-def test_split_answer_is_the_colocated_one(length: int) -> None:
-    network = split_pair()
+def test_split_answer_is_the_colocated_one(length: int, depth: int) -> None:
+    network = split_pair(depth=depth)
     request = make_request("r", tuple(range(20, 20 + length)))
     prefill(network, request, reserve(network, request))
     network.step_all()
@@ -43,8 +43,8 @@ def test_split_answer_is_the_colocated_one(length: int) -> None:
     assert network.idle()
 
 
-def test_first_token_leaves_from_prefill_and_the_rest_from_decode() -> None:
-    network = split_pair()
+def test_first_token_leaves_from_prefill_and_the_rest_from_decode(depth: int) -> None:
+    network = split_pair(depth=depth)
     request = make_request("r", PROMPT)
     prefill(network, request, reserve(network, request))
     network.step_all()
@@ -61,8 +61,8 @@ def _only(network: Network, name: str) -> Network:
     return alone
 
 
-def test_the_second_identical_prompt_moves_only_the_last_block() -> None:
-    network = split_pair()
+def test_the_second_identical_prompt_moves_only_the_last_block(depth: int) -> None:
+    network = split_pair(depth=depth)
     first, second = make_request("a", PROMPT), make_request("b", PROMPT)
     prefill(network, first, reserve(network, first))
     network.step_all()
@@ -75,8 +75,8 @@ def test_the_second_identical_prompt_moves_only_the_last_block() -> None:
     assert network.idle()
 
 
-def test_an_answer_that_ends_with_its_first_token_gives_the_grant_back() -> None:
-    network = split_pair()
+def test_an_answer_that_ends_with_its_first_token_gives_the_grant_back(depth: int) -> None:
+    network = split_pair(depth=depth)
     request = make_request("r", PROMPT, max_tokens=1)
     prefill(network, request, reserve(network, request))
     network.step_all()
@@ -97,8 +97,8 @@ def test_reserve_needs_a_linked_writer() -> None:
     assert (refusal.code, refusal.retryable) == ("not_linked", True)
 
 
-def test_a_prompt_that_never_fits_is_refused_for_good() -> None:
-    network = split_pair()
+def test_a_prompt_that_never_fits_is_refused_for_good(depth: int) -> None:
+    network = split_pair(depth=depth)
     request = make_request("r", tuple(range(20, 21 + 64 * 4)))
     network.tell("d", Reserve(HandoffId("r#0"), request, WorkerId("p"), LEASE_S))
     (refusal,) = network.said("d", Refuse)
@@ -106,8 +106,8 @@ def test_a_prompt_that_never_fits_is_refused_for_good() -> None:
     assert (refusal.code, refusal.retryable) == ("too_long", False)
 
 
-def test_no_room_is_refused_for_now_and_granted_later() -> None:
-    network = split_pair(num_blocks=16)
+def test_no_room_is_refused_for_now_and_granted_later(depth: int) -> None:
+    network = split_pair(depth=depth, num_blocks=16)
     first, second = make_request("a", PROMPT), make_request("b", PROMPT[::-1])
     target = reserve(network, first)
     network.tell("d", Reserve(HandoffId("b#0"), second, WorkerId("p"), LEASE_S))
@@ -124,8 +124,8 @@ def test_no_room_is_refused_for_now_and_granted_later() -> None:
 class TestEndings:
     """The client goes away, or a worker dies, in each state of a handoff."""
 
-    def test_cancelled_after_the_grant(self) -> None:
-        network = split_pair()
+    def test_cancelled_after_the_grant(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         reserve(network, request)
         network.tell("d", Abort(request.request_id))
@@ -133,8 +133,8 @@ class TestEndings:
         network.pump()
         assert network.idle()
 
-    def test_a_prefill_that_comes_after_its_fence_never_starts(self) -> None:
-        network = split_pair()
+    def test_a_prefill_that_comes_after_its_fence_never_starts(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         target = reserve(network, request)
         network.tell("d", Abort(request.request_id))
@@ -147,8 +147,8 @@ class TestEndings:
         assert network.idle()
 
     @pytest.mark.parametrize("steps", [0, 1, 2])
-    def test_cancelled_while_the_prompt_is_computed(self, steps: int) -> None:
-        network = split_pair(chunk=16)
+    def test_cancelled_while_the_prompt_is_computed(self, steps: int, depth: int) -> None:
+        network = split_pair(depth=depth, chunk=16)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         for _ in range(steps):
@@ -158,8 +158,8 @@ class TestEndings:
         assert network.idle()
         assert answer_of(network, request) == []
 
-    def test_cancelled_between_first_token_and_handover(self) -> None:
-        network = split_pair()
+    def test_cancelled_between_first_token_and_handover(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         while network.nodes["p"].worker.has_work():
@@ -169,8 +169,8 @@ class TestEndings:
         assert network.idle()
         assert len(answer_of(network, request)) == 1
 
-    def test_cancelled_while_decoding(self) -> None:
-        network = split_pair()
+    def test_cancelled_while_decoding(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT, max_tokens=50)
         prefill(network, request, reserve(network, request))
         while not network.nodes["d"].worker.has_work():
@@ -181,10 +181,10 @@ class TestEndings:
         abort_everywhere(network, request)
         network.step_all()
         assert network.idle()
-        assert len(answer_of(network, request)) == 4
+        assert len(answer_of(network, request)) == 5 - depth
 
-    def test_gateway_gone_gives_everything_back(self) -> None:
-        network = split_pair()
+    def test_gateway_gone_gives_everything_back(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         requests = [make_request(f"r{i}", PROMPT[i:]) for i in range(3)]
         reserve(network, requests[0])
         prefill(network, requests[1], reserve(network, requests[1]))
@@ -195,8 +195,8 @@ class TestEndings:
         assert network.idle()
 
     @pytest.mark.parametrize("steps", [0, 1])
-    def test_prefill_worker_killed(self, steps: int) -> None:
-        network = split_pair(chunk=16)
+    def test_prefill_worker_killed(self, steps: int, depth: int) -> None:
+        network = split_pair(depth=depth, chunk=16)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         for _ in range(steps):
@@ -207,8 +207,8 @@ class TestEndings:
         assert failed.code == "writer_lost"
         assert network.idle()
 
-    def test_decode_recomputes_on_its_own_after_the_prefill_worker_died(self) -> None:
-        network = split_pair()
+    def test_decode_recomputes_on_its_own_after_the_prefill_worker_died(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         network.kill("p")
@@ -217,8 +217,8 @@ class TestEndings:
         assert answer_of(network, request) == expected(PROMPT, 6)
         assert network.idle()
 
-    def test_decode_worker_killed(self) -> None:
-        network = split_pair(chunk=16)
+    def test_decode_worker_killed(self, depth: int) -> None:
+        network = split_pair(depth=depth, chunk=16)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         network.nodes["p"].worker.step()
@@ -229,8 +229,8 @@ class TestEndings:
         network.step_all()
         assert network.idle()
 
-    def test_a_broken_link_is_no_proof_of_death(self) -> None:
-        network = split_pair(chunk=16)
+    def test_a_broken_link_is_no_proof_of_death(self, depth: int) -> None:
+        network = split_pair(depth=depth, chunk=16)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         network.nodes["p"].worker.step()
@@ -242,8 +242,8 @@ class TestEndings:
         network.step_all()
         assert network.idle()
 
-    def test_a_broken_link_ends_with_the_writers_death(self) -> None:
-        network = split_pair(chunk=16)
+    def test_a_broken_link_ends_with_the_writers_death(self, depth: int) -> None:
+        network = split_pair(depth=depth, chunk=16)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         network.cut_link("p", "d")
@@ -251,8 +251,8 @@ class TestEndings:
         network.kill("p")
         assert network.idle()
 
-    def test_a_frozen_writer_keeps_its_blocks_until_it_thaws(self) -> None:
-        network = split_pair(chunk=16)
+    def test_a_frozen_writer_keeps_its_blocks_until_it_thaws(self, depth: int) -> None:
+        network = split_pair(depth=depth, chunk=16)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         network.now += LEASE_S + 0.1
@@ -265,8 +265,8 @@ class TestEndings:
         network.step_all()
         assert network.idle()
 
-    def test_a_renewed_lease_lives_on(self) -> None:
-        network = split_pair()
+    def test_a_renewed_lease_lives_on(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         prefill(network, request, reserve(network, request))
         decode, writer = network.nodes["d"].worker, network.nodes["p"].worker
@@ -283,8 +283,8 @@ class TestEndings:
 class TestStrangers:
     """Late, doubled and foreign messages have no effect."""
 
-    def test_a_second_kv_ready_is_ignored(self) -> None:
-        network = split_pair()
+    def test_a_second_kv_ready_is_ignored(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         target = reserve(network, request)
         prefill(network, request, target)
@@ -295,8 +295,8 @@ class TestStrangers:
         assert answer_of(network, request) == expected(PROMPT, 6)
         assert network.idle()
 
-    def test_kv_ready_of_another_epoch_is_ignored(self) -> None:
-        network = split_pair()
+    def test_kv_ready_of_another_epoch_is_ignored(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         target = reserve(network, request)
         link = next(iter(network.nodes["p"].links))
@@ -307,15 +307,15 @@ class TestStrangers:
         network.step_all()
         assert answer_of(network, request) == expected(PROMPT, 6)
 
-    def test_kv_ready_from_the_gateway_is_ignored(self) -> None:
-        network = split_pair()
+    def test_kv_ready_from_the_gateway_is_ignored(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         target = reserve(network, request)
         network.tell("d", KVReady(target.handoff, target.epoch, 30))
         assert not network.nodes["d"].worker.has_work()
 
-    def test_a_grant_dies_with_its_link(self) -> None:
-        network = split_pair()
+    def test_a_grant_dies_with_its_link(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         target = reserve(network, request)
         network.kill("p")
@@ -327,8 +327,8 @@ class TestStrangers:
         assert isinstance(refusal, Refuse)
         assert (refusal.code, refusal.retryable) == ("stale_link", True)
 
-    def test_a_restarted_prefill_worker_serves_again(self) -> None:
-        network = split_pair()
+    def test_a_restarted_prefill_worker_serves_again(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         network.kill("p")
         network.add("p", "prefill")
         network.pair("p", "d")
@@ -339,8 +339,8 @@ class TestStrangers:
             assert answer_of(network, request) == expected(PROMPT, 6)
         assert network.idle()
 
-    def test_a_request_id_in_use_is_refused_and_the_first_goes_on(self) -> None:
-        network = split_pair()
+    def test_a_request_id_in_use_is_refused_and_the_first_goes_on(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         submit(network, "d", request)
         submit(network, "d", request)
@@ -350,8 +350,8 @@ class TestStrangers:
         network.step_all()
         assert answer_of(network, request) == expected(PROMPT, 6)
 
-    def test_aborting_the_unknown_is_no_error(self) -> None:
-        network = split_pair()
+    def test_aborting_the_unknown_is_no_error(self, depth: int) -> None:
+        network = split_pair(depth=depth)
         abort_everywhere(network, make_request("nobody", PROMPT))
         assert network.idle()
 
@@ -364,15 +364,15 @@ class TestStrangers:
         assert network.nodes["d"].worker.load().linked == ()
 
 
-def test_welcome_tells_who_and_what() -> None:
-    network = split_pair()
+def test_welcome_tells_who_and_what(depth: int) -> None:
+    network = split_pair(depth=depth)
     (welcome,) = network.said("d", Welcome)
     assert isinstance(welcome, Welcome)
     assert (welcome.worker, welcome.role, welcome.block_size) == ("d", "decode", 4)
 
 
-def test_an_impossible_request_is_the_callers_fault() -> None:
-    network = split_pair()
+def test_an_impossible_request_is_the_callers_fault(depth: int) -> None:
+    network = split_pair(depth=depth)
     request = make_request("r", tuple([20] * 10_000))
     network.tell("p", Submit(request))
     (failed,) = network.said("p", Failed)
@@ -380,8 +380,8 @@ def test_an_impossible_request_is_the_callers_fault() -> None:
     assert (failed.code, failed.param) == ("too_long", "prompt")
 
 
-def test_replay_continues_after_what_was_emitted() -> None:
-    network = split_pair()
+def test_replay_continues_after_what_was_emitted(depth: int) -> None:
+    network = split_pair(depth=depth)
     request = make_request("r", PROMPT)
     network.tell("d", Submit(request, tuple(expected(PROMPT, 3))))
     network.step_all()
@@ -390,11 +390,11 @@ def test_replay_continues_after_what_was_emitted() -> None:
     assert [c.chunks[0].token_ids[0] for c in tokens] == expected(PROMPT, 6)[3:]  # type: ignore[union-attr]
 
 
-def test_seeded_sampling_is_the_same_split_and_colocated() -> None:
+def test_seeded_sampling_is_the_same_split_and_colocated(depth: int) -> None:
     params = SamplingParams(seed=99, max_tokens=12, temperature=1.0)
     answers = []
     for split in (True, False):
-        network = split_pair()
+        network = split_pair(depth=depth)
         request = make_request("r", PROMPT)
         request = type(request)(request.request_id, request.token_ids, params)
         if split:
@@ -407,8 +407,8 @@ def test_seeded_sampling_is_the_same_split_and_colocated() -> None:
     assert len(answers[0]) == 12
 
 
-def test_prefill_refuses_what_it_was_not_linked_for() -> None:
-    network = split_pair()
+def test_prefill_refuses_what_it_was_not_linked_for(depth: int) -> None:
+    network = split_pair(depth=depth)
     request = make_request("r", PROMPT)
     target = reserve(network, request)
     network.cut_link("p", "d")

@@ -31,9 +31,9 @@ NUMBERS = StructuredOutputs(
 BROKEN = StructuredOutputs(json='{"type":"something"}')
 
 
-@pytest.fixture
-def network(tmp_path: Path) -> Network:
-    return split_pair(tokenizer=write_tokenizer(tmp_path, WITHOUT_SPACES))
+@pytest.fixture(params=[1, 2])
+def network(tmp_path: Path, request: pytest.FixtureRequest) -> Network:
+    return split_pair(tokenizer=write_tokenizer(tmp_path, WITHOUT_SPACES), depth=request.param)
 
 
 def held(

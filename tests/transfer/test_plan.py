@@ -1,13 +1,20 @@
-"""Which bytes go where: checked against a brute-force copy."""
+"""Which blocks go where, and what is refused before a byte moves."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from splitserve.errors import BugError, ProtocolMismatch
-from splitserve.protocol.memory import Copy, KVLayout
-from splitserve.transfer.bounds import check_bounds
-from splitserve.transfer.plan import block_runs, check_compatible, layer_copies
+from splitserve.protocol.memory import KVLayout
+from splitserve.transfer.plan import (
+    BlockRun,
+    block_runs,
+    check_compatible,
+    check_layer,
+    check_own,
+    check_peer,
+    check_runs,
+)
 
 
 def layout(num_blocks: int, **changes: object) -> KVLayout:
@@ -30,37 +37,20 @@ def test_token_bytes_are_those_of_a_known_model() -> None:
 
 
 @given(st.data())
-def test_runs_copy_exactly_the_named_blocks(data: st.DataObject) -> None:
-    source, target = layout(12), layout(20)
+def test_runs_name_exactly_the_pairs_of_blocks(data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 12))
     sources = data.draw(st.permutations(range(12)))[:count]
     targets = data.draw(st.permutations(range(20)))[:count]
     if data.draw(st.booleans()):
         sources, targets = sorted(sources), sorted(targets)
-    layer = data.draw(st.integers(0, 1))
-    from_pool = bytes(i % 251 for i in range(source.pool_bytes))
-    to_pool = bytearray(target.pool_bytes)
-    expected = bytearray(target.pool_bytes)
-    for a, b in zip(sources, targets, strict=True):
-        start, end = source.offset(layer, a), target.offset(layer, b)
-        expected[end : end + target.block_bytes] = from_pool[start : start + source.block_bytes]
-
-    for copy in layer_copies(block_runs(sources, targets), source, target, layer):
-        check_bounds(copy, source.pool_bytes, target.pool_bytes)
-        to_pool[copy.target : copy.target + copy.nbytes] = from_pool[
-            copy.source : copy.source + copy.nbytes
-        ]
-
-    assert to_pool == expected
+    runs = block_runs(sources, targets)
+    check_runs(runs, 12, 20)
+    pairs = [(run.source + i, run.target + i) for run in runs for i in range(run.count)]
+    assert pairs == list(zip(sources, targets, strict=True))
 
 
-def test_consecutive_blocks_become_one_copy() -> None:
-    pool = layout(64)
-    runs = block_runs(range(10, 40), range(20, 50))
-    assert [(run.source, run.target, run.count) for run in runs] == [(10, 20, 30)]
-    assert layer_copies(runs, pool, pool, 1) == [
-        Copy(pool.offset(1, 10), pool.offset(1, 20), 30 * pool.block_bytes)
-    ]
+def test_consecutive_blocks_become_one_run() -> None:
+    assert block_runs(range(10, 40), range(20, 50)) == [BlockRun(10, 20, 30)]
 
 
 def test_blocks_consecutive_on_one_side_only_stay_apart() -> None:
@@ -90,8 +80,30 @@ def test_pools_may_differ_in_size() -> None:
 
 
 @pytest.mark.parametrize(
-    "copy", [Copy(-1, 0, 4), Copy(0, -1, 4), Copy(97, 0, 4), Copy(0, 197, 4), Copy(0, 0, -1)]
+    "run",
+    [
+        BlockRun(-1, 0, 4),
+        BlockRun(0, -1, 4),
+        BlockRun(97, 0, 4),
+        BlockRun(0, 197, 4),
+        BlockRun(0, 0, 0),
+    ],
+    ids=str,
 )
-def test_a_copy_that_leaves_a_pool_is_refused(copy: Copy) -> None:
+def test_a_run_that_leaves_a_pool_is_refused(run: BlockRun) -> None:
     with pytest.raises(BugError, match="leaves a pool"):
-        check_bounds(copy, 100, 200)
+        check_runs([BlockRun(0, 0, 1), run], 100, 200)
+
+
+@pytest.mark.parametrize("layer", [-1, 2])
+def test_a_layer_that_the_pools_lack_is_refused(layer: int) -> None:
+    with pytest.raises(BugError, match="no layer"):
+        check_layer(layer, layout(4))
+
+
+def test_a_pool_smaller_than_its_layout_is_refused() -> None:
+    pool = layout(4)
+    with pytest.raises(BugError, match="bytes"):
+        check_own(pool, pool.pool_bytes - 1)
+    with pytest.raises(ProtocolMismatch, match="bytes"):
+        check_peer(pool, pool, pool.pool_bytes - 1)

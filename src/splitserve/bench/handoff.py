@@ -1,10 +1,10 @@
-"""How fast a connector moves one prompt's KV into another process, beside a plain memcpy.
+"""How fast a connector moves one prompt's KV into another process, beside a plain copy.
 
 The pushing side writes layer by layer, as a prefill does. Blocks lie in one run on both sides
-(``packed``) or scattered on both (``scattered``), the worst case for the number of copies.
+(``packed``) or scattered on both (``scattered``), the worst case for the number of copies. What
+arrived is compared with what was sent.
 """
 
-import ctypes
 import multiprocessing
 import random
 import time
@@ -12,21 +12,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Literal
 
-from splitserve.bench.pool import BarePool
+from splitserve.bench.pool import BarePool, Pool
 from splitserve.bench.quantile import quantile
-from splitserve.errors import UnavailableError
+from splitserve.errors import TransferFailed, UnavailableError
+from splitserve.loading import load
 from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.base import Connector, PeerId
-from splitserve.transfer.plan import block_runs, layer_copies
+from splitserve.transfer.plan import block_runs
 from splitserve.transfer.registry import create_connector
+
+Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffReading:
-    """Medians over the repeats. ``of_memcpy`` is the connector's rate over memcpy's, same bytes."""
+    """Medians over the repeats. ``of_memcpy`` is the connector's rate over memcpy's, same bytes.
+
+    On GPUs memcpy is torch's copy from one device to the other. ``copies`` are runs of blocks
+    that are consecutive on both sides, over all layers.
+    """
 
     connector: str
+    source_device: str
+    target_device: str
     blocks: str
     tokens: int
     kv_bytes: int
@@ -37,71 +47,108 @@ class HandoffReading:
     of_memcpy: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """Which blocks go where."""
+
+    name: str
+    sources: Sequence[int]
+    targets: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Receiver:
+    """The other process. ``description`` is what its connector tells of its pool."""
+
+    pipe: Connection
+    device: str
+    description: bytes
+
+    def digest(self, blocks: Sequence[int]) -> bytes:
+        self.pipe.send(list(blocks))
+        return bytes(self.pipe.recv_bytes())
+
+
 def measure_handoff(
-    connector: str, layout: KVLayout, tokens: int, repeats: int
-) -> list[HandoffReading]:
-    """``layout`` must hold ``tokens`` at least twice. Raises UnavailableError when the receiving
-    process fails."""
+    connector: str, layout: KVLayout, tokens: int, repeats: int, device: Device = "cpu"
+) -> Iterator[HandoffReading]:
+    """``layout`` must hold ``tokens`` at least twice. On ``cuda`` from the first GPU to the second,
+    or within the first where there is only one.
+
+    Raises UnavailableError when the receiving process fails or there is no such device, and
+    TransferFailed when other bytes arrived than were sent.
+    """
     count = -(-tokens // layout.block_size)
-    source = BarePool(layout)
+    source = _make_pool(layout, device, "source")
+    source.fill()
     writer = create_connector(connector)
-    writer.open(source.region, layout)
     try:
-        with _receiver(connector, layout) as description:
-            peer = writer.connect(description)
-            return [
-                _measure(writer, peer, source, name, sources, targets, repeats, connector, tokens)
-                for name, sources, targets in _placements(count, layout.num_blocks)
-            ]
+        writer.open(source.region, layout)
+        with _receiver(connector, layout, device) as receiver:
+            peer = writer.connect(receiver.description)
+            for placement in _placements(count, layout.num_blocks):
+                write_s, copy_s = _measure(writer, peer, source, placement, repeats)
+                if receiver.digest(placement.targets) != source.digest(placement.sources):
+                    raise TransferFailed(f"{connector}: other bytes arrived than were sent")
+                kv_bytes = count * layout.block_bytes * layout.num_layers
+                runs = block_runs(placement.sources, placement.targets)
+                yield HandoffReading(
+                    connector=connector,
+                    source_device=source.device,
+                    target_device=receiver.device,
+                    blocks=placement.name,
+                    tokens=tokens,
+                    kv_bytes=kv_bytes,
+                    copies=len(runs) * layout.num_layers,
+                    write_ms=write_s * 1e3,
+                    gb_per_s=kv_bytes / write_s / 1e9,
+                    memcpy_gb_per_s=kv_bytes / copy_s / 1e9,
+                    of_memcpy=copy_s / write_s,
+                )
     finally:
         writer.close()
         source.close()
 
 
-def _placements(count: int, num_blocks: int) -> list[tuple[str, list[int], list[int]]]:
+def _make_pool(layout: KVLayout, device: Device, side: Literal["source", "target"]) -> Pool:
+    if device == "cpu":
+        return BarePool(layout)
+    try:
+        source, target = load("splitserve.bench.device_pool:places")()
+    except ImportError as error:
+        raise UnavailableError(f"torch for CUDA with cuda-bindings is needed: {error}") from error
+    index = source if side == "source" else target
+    pool: Pool = load("splitserve.bench.device_pool:DevicePool")(layout, index, target)
+    return pool
+
+
+def _placements(count: int, num_blocks: int) -> list[_Placement]:
     shuffled = random.Random(count)
     scattered = list(range(num_blocks))
     shuffled.shuffle(scattered)
     return [
-        ("packed", list(range(count)), list(range(num_blocks - count, num_blocks))),
-        ("scattered", scattered[:count], scattered[-count:]),
+        _Placement("packed", range(count), range(num_blocks - count, num_blocks)),
+        _Placement("scattered", scattered[:count], scattered[-count:]),
     ]
 
 
 def _measure(
-    writer: Connector,
-    peer: PeerId,
-    source: BarePool,
-    name: str,
-    sources: Sequence[int],
-    targets: Sequence[int],
-    repeats: int,
-    connector: str,
-    tokens: int,
-) -> HandoffReading:
+    writer: Connector, peer: PeerId, source: Pool, placement: _Placement, repeats: int
+) -> tuple[float, float]:
+    """Seconds of a handoff and of a plain copy, medians over the repeats after a first one."""
     layout = source.layout
-    runs = block_runs(sources, targets)
-    kv_bytes = len(sources) * layout.block_bytes * layout.num_layers
+    runs = block_runs(placement.sources, placement.targets)
+    nbytes = len(placement.sources) * layout.block_bytes * layout.num_layers
     writes, copies = [], []
     for _ in range(repeats + 1):
         start = time.perf_counter()
+        layers = writer.writer(peer, runs)
         for layer in range(layout.num_layers):
-            writer.write(peer, layer_copies(runs, layout, writer.layout(peer), layer))
+            layers.write(layer)
         _drain(writer, layout.num_layers)
         writes.append(time.perf_counter() - start)
-        copies.append(_memcpy(source, kv_bytes))
-    write_s, copy_s = quantile(writes[1:], 0.5), quantile(copies[1:], 0.5)
-    return HandoffReading(
-        connector=connector,
-        blocks=name,
-        tokens=tokens,
-        kv_bytes=kv_bytes,
-        copies=len(runs) * layout.num_layers,
-        write_ms=write_s * 1e3,
-        gb_per_s=kv_bytes / write_s / 1e9,
-        memcpy_gb_per_s=kv_bytes / copy_s / 1e9,
-        of_memcpy=copy_s / write_s,
-    )
+        copies.append(source.plain_copy_s(nbytes))
+    return quantile(writes[1:], 0.5), quantile(copies[1:], 0.5)
 
 
 def _drain(writer: Connector, count: int) -> None:
@@ -113,24 +160,17 @@ def _drain(writer: Connector, count: int) -> None:
             ended += 1
 
 
-def _memcpy(source: BarePool, nbytes: int) -> float:
-    """Within one pool, from its start to its end; seconds."""
-    target = source.region.address + source.region.nbytes - nbytes
-    start = time.perf_counter()
-    ctypes.memmove(target, source.region.address, nbytes)
-    return time.perf_counter() - start
-
-
 @contextmanager
-def _receiver(connector: str, layout: KVLayout) -> Iterator[bytes]:
-    """A process with a pool of its own; gives what its connector tells of it."""
+def _receiver(connector: str, layout: KVLayout, device: Device) -> Iterator[_Receiver]:
+    """A process with a pool of its own."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_receive, args=(connector, layout, theirs))
+    process = context.Process(target=_receive, args=(connector, layout, device, theirs))
     process.start()
     theirs.close()
     try:
-        yield bytes(ours.recv_bytes())
+        name, description = ours.recv()
+        yield _Receiver(ours, name, description)
     except EOFError as error:
         raise UnavailableError("the receiving process failed; see its message above") from error
     finally:
@@ -138,13 +178,14 @@ def _receiver(connector: str, layout: KVLayout) -> Iterator[bytes]:
         process.join()
 
 
-def _receive(connector: str, layout: KVLayout, pipe: Connection) -> None:
-    pool = BarePool(layout)
+def _receive(connector: str, layout: KVLayout, device: Device, pipe: Connection) -> None:
+    pool = _make_pool(layout, device, "target")
     reader = create_connector(connector)
     reader.open(pool.region, layout)
-    pipe.send_bytes(reader.describe())
+    pipe.send((pool.device, reader.describe()))
     try:
-        pipe.recv_bytes()  # until the other side closes
+        while True:  # until the other side closes
+            pipe.send_bytes(pool.digest(pipe.recv()))
     except EOFError:
         reader.close()
         pool.close()

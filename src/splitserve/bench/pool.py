@@ -1,9 +1,13 @@
-"""A KV pool without an engine, in shared memory, for measuring connectors."""
+"""A KV pool without an engine, for measuring connectors, and the one in shared memory."""
 
 import ctypes
+import hashlib
 import mmap
 import os
-from typing import Final
+import random
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from splitserve.modelstore.folder import ModelFolder
 from splitserve.protocol.memory import KVLayout, MemoryRegion
@@ -27,8 +31,32 @@ def layout_of(folder: ModelFolder, tokens: int) -> KVLayout:
     )
 
 
+class Pool(Protocol):
+    """A KV pool without an engine. ``device`` names where it is, for people."""
+
+    layout: KVLayout
+    region: MemoryRegion
+    device: str
+
+    def fill(self) -> None:
+        """With random bytes."""
+        ...
+
+    def digest(self, blocks: Sequence[int]) -> bytes:
+        """SHA-256 of these blocks of all layers, in this order."""
+        ...
+
+    def plain_copy_s(self, nbytes: int) -> float:
+        """Seconds that the plainest copy of ``nbytes`` takes to where handoffs from here go."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class BarePool:
     """``layout.pool_bytes`` of shared memory, every page touched."""
+
+    device = "cpu"
 
     def __init__(self, layout: KVLayout) -> None:
         self._fd = os.memfd_create("splitserve-bench-pool")
@@ -40,6 +68,24 @@ class BarePool:
             ctypes.addressof(self._view), layout.pool_bytes, shared_fd=self._fd
         )
         ctypes.memset(self.region.address, 1, layout.pool_bytes)
+
+    def fill(self) -> None:
+        self._memory[:] = random.Random(0).randbytes(self.layout.pool_bytes)
+
+    def digest(self, blocks: Sequence[int]) -> bytes:
+        made = hashlib.sha256()
+        for layer in range(self.layout.num_layers):
+            for block in blocks:
+                start = self.layout.offset(layer, block)
+                made.update(self._memory[start : start + self.layout.block_bytes])
+        return made.digest()
+
+    def plain_copy_s(self, nbytes: int) -> float:
+        """A memcpy within the pool, from its start to its end."""
+        target = self.region.address + self.region.nbytes - nbytes
+        start = time.perf_counter()
+        ctypes.memmove(target, self.region.address, nbytes)
+        return time.perf_counter() - start
 
     def close(self) -> None:
         del self._view

@@ -6,12 +6,35 @@ import typer
 
 from splitserve.cli import options
 from splitserve.cli.errors import help_without_verb
+from splitserve.launch.topology import ModelAsked, WorkerGroup
 from splitserve.loading import load
 
 bench = typer.Typer(rich_markup_mode=None)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 Model = Annotated[str, typer.Option("--model", metavar="MODEL", help="As for `splitserve serve`.")]
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="As for `splitserve serve`.")]
+Urls = Annotated[
+    list[str] | None,
+    typer.Option(metavar="URL", help="Load this running server instead; may be repeated."),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SHAPE",
+        help="colocated, 2colocated, 1p1d, 2p2d, ...; may be repeated.",
+        show_default="colocated and 1p1d",
+    ),
+]
+Cases = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CASE",
+        help="512/128x32: tokens in, out, streams. 8192/128@4: requests per second. May be "
+        "repeated.",
+        show_default="a set that suits the device",
+    ),
+]
 
 
 @bench.callback(invoke_without_command=True)
@@ -22,15 +45,74 @@ def benchmarks(context: typer.Context) -> None:
 
 @bench.command(short_help="The engine alone.")
 def engine(
-    model: Model = "smollm2",
+    model: ModelArgument = "smollm2",
     dtype: options.Dtype = "bfloat16",
+    device: options.OneDevice = options.WORKER.device,
+    load_format: options.LoadFormat = options.MODEL.load_format,
     threads: Annotated[int, typer.Option(metavar="N", help="Threads that compute.")] = 1,
     as_json: Json = False,
 ) -> int:
     """One engine alone: time to first token by prompt length, time between tokens by batch."""
     return int(
         load("splitserve.cli.bench_engine:run")(
-            model=model, dtype=dtype, threads=threads, as_json=as_json
+            model=model,
+            dtype=dtype,
+            device=device,
+            load_format=load_format,
+            threads=threads,
+            as_json=as_json,
+        )
+    )
+
+
+@bench.command(short_help="A served model, as clients see it.")
+def serve(
+    model: ModelArgument = "smollm2",
+    url: Urls = None,
+    shape: Shapes = None,
+    case: Cases = None,
+    device: options.Device = options.WORKER.device,
+    dtype: options.Dtype = options.MODEL.dtype,
+    load_format: options.LoadFormat = options.MODEL.load_format,
+    max_model_len: options.MaxModelLen = None,
+    block_size: options.BlockSize = options.MODEL.block_size,
+    kv_cache_memory_bytes: options.KVCacheMemory = None,
+    gpu_memory_utilization: options.GpuMemoryUtilization = options.WORKER.gpu_memory_utilization,
+    max_num_seqs: options.MaxNumSeqs = None,
+    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    enable_prefix_caching: options.PrefixCaching = options.WORKER.enable_prefix_caching,
+    log_dir: options.LogDir = None,
+    as_json: Json = False,
+) -> int:
+    """MODEL in one shape after the other, under streams and Poisson arrivals: TTFT, ITL, tokens/s.
+
+    Prompts are random token ids. One line per case; at a URL, MODEL only tells how many ids there
+    are.
+    """
+    return int(
+        load("splitserve.cli.bench_serve:run")(
+            ModelAsked(
+                name=model,
+                dtype=dtype,
+                load_format=load_format,
+                max_model_len=max_model_len,
+                block_size=block_size,
+            ),
+            WorkerGroup(
+                device=device,
+                kv_cache_memory_bytes=options.memory_size(
+                    "--kv-cache-memory-bytes", kv_cache_memory_bytes
+                ),
+                gpu_memory_utilization=gpu_memory_utilization,
+                max_num_seqs=max_num_seqs,
+                max_num_batched_tokens=max_num_batched_tokens,
+                enable_prefix_caching=enable_prefix_caching,
+            ),
+            shapes=shape or [],
+            urls=url or [],
+            cases=case or [],
+            log_dir=log_dir,
+            as_json=as_json,
         )
     )
 
@@ -38,15 +120,24 @@ def engine(
 @bench.command(short_help="KV from one worker to another.")
 def handoff(
     model: Model = "smollm2",
-    connector: options.Connector = options.WORKER.connector,
+    device: options.Device = "cpu",
+    connector: options.Connector = "auto",
     tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Prompt length.")] = 1024,
     repeats: Annotated[int, typer.Option(metavar="N", min=1, help="Handoffs to time.")] = 20,
     as_json: Json = False,
 ) -> int:
-    """A prompt's KV written into another process, layer by layer: bytes, rate, share of memcpy."""
+    """A prompt's KV written into another process, layer by layer: bytes, rate, share of memcpy.
+
+    On cuda from the first GPU to the second, or within the only one.
+    """
     return int(
         load("splitserve.cli.bench_handoff:run")(
-            model=model, connector=connector, tokens=tokens, repeats=repeats, as_json=as_json
+            model=model,
+            device=device,
+            connector=connector,
+            tokens=tokens,
+            repeats=repeats,
+            as_json=as_json,
         )
     )
 

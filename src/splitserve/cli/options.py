@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from splitserve.engine.device import DEFAULTS
 from splitserve.errors import ConfigError
 from splitserve.launch import topology
 from splitserve.launch.sizes import ByteSize, parse_size
@@ -17,6 +18,11 @@ GATEWAY: Final = topology.GatewayAsked()
 
 def _choice(words: tuple[str, ...]) -> str:
     return "|".join(words)
+
+
+def _by_device(size: str) -> str:
+    """The defaults of ``size`` as help shows them."""
+    return ", ".join(f"{getattr(sizes, size)} on {kind}" for kind, sizes in DEFAULTS.items())
 
 
 Model = Annotated[
@@ -75,33 +81,63 @@ Engine = Annotated[
     ),
 ]
 Device = Annotated[
-    str, typer.Option("--device", metavar=_choice(topology.DEVICES), help="Where to compute.")
+    str,
+    typer.Option(
+        "--device",
+        metavar=_choice(topology.DEVICES),
+        help="Where to compute; with cuda each worker takes a GPU of its own.",
+    ),
+]
+OneDevice = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="cpu|cuda|cuda:N",
+        help="Where to compute; cuda is the first GPU.",
+    ),
 ]
 Connector = Annotated[
     str,
     typer.Option(
         "--connector",
         metavar=_choice(topology.CONNECTORS),
-        help="How KV moves from prefill to decode.",
+        help="How KV moves from prefill to decode; auto: shm on cpu, cuda_ipc on cuda.",
     ),
 ]
 KVCacheMemory = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--kv-cache-memory-bytes",
         metavar="SIZE",
         help="KV cache of each worker: bytes, or with a unit as in 512MiB.",
+        show_default="1GiB on cpu, what is free on cuda",
+    ),
+]
+GpuMemoryUtilization = Annotated[
+    float,
+    typer.Option(
+        "--gpu-memory-utilization",
+        metavar="SHARE",
+        help="Share of its GPU's memory that a worker may use in all; the KV cache takes what "
+        "weights leave, unless --kv-cache-memory-bytes is given.",
     ),
 ]
 MaxNumSeqs = Annotated[
-    int, typer.Option("--max-num-seqs", metavar="N", help="Requests in one worker's batch.")
+    int | None,
+    typer.Option(
+        "--max-num-seqs",
+        metavar="N",
+        help="Requests in one worker's batch.",
+        show_default=_by_device("max_num_seqs"),
+    ),
 ]
 MaxNumBatchedTokens = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--max-num-batched-tokens",
         metavar="N",
         help="Tokens of one step; longer prompts are computed in chunks.",
+        show_default=_by_device("max_num_batched_tokens"),
     ),
 ]
 PrefixCaching = Annotated[
@@ -270,8 +306,10 @@ ParentPid = Annotated[
 ]
 
 
-def memory_size(flag: str, text: str) -> ByteSize:
-    """``text`` in bytes. Raises ConfigError that names ``flag``."""
+def memory_size(flag: str, text: str | None) -> ByteSize | None:
+    """``text`` in bytes, None where it is not given. Raises ConfigError that names ``flag``."""
+    if text is None:
+        return None
     try:
         return parse_size(int(text) if text.isdecimal() else text)
     except ValueError as error:

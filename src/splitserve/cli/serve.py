@@ -48,7 +48,8 @@ def serve(
     device: options.Device = options.WORKER.device,
     dtype: options.Dtype = options.MODEL.dtype,
     max_model_len: options.MaxModelLen = options.MODEL.max_model_len,
-    kv_cache_memory_bytes: options.KVCacheMemory = "1GiB",
+    kv_cache_memory_bytes: options.KVCacheMemory = None,
+    gpu_memory_utilization: options.GpuMemoryUtilization = options.WORKER.gpu_memory_utilization,
     max_num_seqs: options.MaxNumSeqs = options.WORKER.max_num_seqs,
     max_num_batched_tokens: options.MaxNumBatchedTokens = options.WORKER.max_num_batched_tokens,
     enable_prefix_caching: options.PrefixCaching = options.WORKER.enable_prefix_caching,
@@ -76,7 +77,8 @@ def serve(
 
     Without a shape it runs one worker. With --prefill and --decode, prompts are computed by one set
     of workers and answers written by another, so that a long prompt does not stall running answers.
-    The machine's cores are shared out evenly among the workers. SIGHUP restarts the workers one
+    The machine's cores are shared out evenly among the workers; with --device cuda each takes a GPU
+    of its own. SIGHUP restarts the workers one
     after another while the others serve. Ctrl-C stops everything.
 
     Examples: `splitserve serve smollm2`, `splitserve serve smollm2 --prefill 1 --decode 1`.
@@ -86,6 +88,7 @@ def serve(
         device=device,
         connector=connector,
         kv_cache_memory_bytes=options.memory_size("--kv-cache-memory-bytes", kv_cache_memory_bytes),
+        gpu_memory_utilization=gpu_memory_utilization,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         enable_prefix_caching=enable_prefix_caching,

@@ -6,15 +6,17 @@ from typing import Annotated
 import typer
 
 from splitserve.cli import options
+from splitserve.engine.device import parse_device
 from splitserve.errors import ConfigError
 from splitserve.launch.checks import check_value, one_of
 from splitserve.launch.topology import (
     CONNECTORS,
-    DEVICES,
     DTYPES,
     ENGINES,
     LOAD_FORMATS,
     ROLES,
+    SHARE_RULE,
+    check_fit,
 )
 from splitserve.lifecycle import StatusPipe, end_with_parent, pin_to_cores, reporting_failure
 from splitserve.loading import load
@@ -42,10 +44,11 @@ def worker(
     engine: options.Engine = options.WORKER.engine,
     connector: options.Connector = options.WORKER.connector,
     dtype: options.Dtype = options.MODEL.dtype,
-    device: options.Device = options.WORKER.device,
+    device: options.OneDevice = options.WORKER.device,
     max_model_len: options.MaxModelLen = options.MODEL.max_model_len,
     block_size: options.BlockSize = options.MODEL.block_size,
-    kv_cache_memory_bytes: options.KVCacheMemory = "1GiB",
+    kv_cache_memory_bytes: options.KVCacheMemory = None,
+    gpu_memory_utilization: options.GpuMemoryUtilization = options.WORKER.gpu_memory_utilization,
     max_num_seqs: options.MaxNumSeqs = options.WORKER.max_num_seqs,
     max_num_batched_tokens: options.MaxNumBatchedTokens = options.WORKER.max_num_batched_tokens,
     enable_prefix_caching: options.PrefixCaching = options.WORKER.enable_prefix_caching,
@@ -104,6 +107,7 @@ def worker(
             kv_cache_memory_bytes=options.memory_size(
                 "--kv-cache-memory-bytes", kv_cache_memory_bytes
             ),
+            gpu_memory_utilization=gpu_memory_utilization,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
@@ -129,8 +133,8 @@ def check_worker(config: WorkerConfig) -> None:
     one_of("--engine", config.engine, ENGINES)
     one_of("--connector", config.connector, CONNECTORS)
     one_of("--dtype", config.dtype, DTYPES)
-    one_of("--device", config.device, DEVICES)
     one_of("--load-format", config.load_format, LOAD_FORMATS)
+    check_fit("--", config.engine, parse_device(config.device).kind, config.connector)
     address = parse_address(config.listen)
     if isinstance(address, TcpAddress) and is_wildcard(address.host):
         raise ConfigError(
@@ -138,15 +142,17 @@ def check_worker(config: WorkerConfig) -> None:
             "give the one under which they reach this machine"
         )
     check_value("--name", config.name, bool(config.name), "must not be empty")
+    share = config.gpu_memory_utilization
+    check_value("--gpu-memory-utilization", share, 0 < share <= 1, SHARE_RULE)
     for flag, value in (
-        ("--max-model-len", 1 if config.max_model_len is None else config.max_model_len),
+        ("--max-model-len", config.max_model_len),
         ("--block-size", config.block_size),
         ("--kv-cache-memory-bytes", config.kv_cache_memory_bytes),
         ("--max-num-seqs", config.max_num_seqs),
         ("--max-num-batched-tokens", config.max_num_batched_tokens),
         ("--fake-num-blocks", config.fake_num_blocks),
     ):
-        check_value(flag, value, value > 0, "must be positive")
+        check_value(flag, value, value is None or value > 0, "must be positive")
     for flag, seconds in (
         ("--fake-step-ms", config.fake_step_s),
         ("--fake-prefill-us-per-token", config.fake_prefill_s_per_token),

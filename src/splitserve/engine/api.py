@@ -5,7 +5,9 @@ An engine is driven by one thread. No method blocks except ``step``, which runs 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from splitserve.ids import HandoffId, RequestId, WorkerId
 from splitserve.protocol.generate import FinishReason, GenerateRequest, TokenLogprob
@@ -27,8 +29,11 @@ class ModelInfo:
     layout: KVLayout
 
 
-@dataclass(frozen=True, slots=True)
-class SampleSpec:
+PENDING: Final = -1
+"""Stands in a sequence's tokens for one that the device has not chosen yet."""
+
+
+class SampleSpec(msgspec.Struct, frozen=True):
     """How to choose the token after a row's last one.
 
     ``position`` is the output position (the draw depends on seed and position only).
@@ -46,12 +51,17 @@ class SampleSpec:
     allowed: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One sequence's part of a step: compute ``tokens`` at positions ``start`` and following.
 
     ``blocks`` is the block table and covers at least ``start + len(tokens)`` positions; all
-    positions before ``start`` hold valid KV. ``sample`` is None while more of the prompt follows.
+    positions before ``start`` hold valid KV, or will once the launch before has run. While a
+    sequence keeps its blocks it is the same list from row to row, to which blocks are added at the
+    end only. ``sample`` is None while more of the prompt follows.
+
+    ``follows`` is set when the row's one token is not known yet: it is the one that the launch
+    before this one, still open, chooses for its sampled row of that number (0 is the first row with
+    a ``sample``). ``tokens`` then holds ``PENDING``.
     """
 
     request_id: RequestId
@@ -59,10 +69,10 @@ class Row:
     start: int
     blocks: Sequence[int]
     sample: SampleSpec | None
+    follows: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(msgspec.Struct, frozen=True):
     """The token chosen for the row of ``request_id``."""
 
     request_id: RequestId
@@ -71,7 +81,15 @@ class Sampled:
 
 
 class Runner(Protocol):
-    """Executes one step's rows. Knows tensors, knows nothing of queues, roles or sockets."""
+    """Executes one step's rows. Knows tensors, knows nothing of queues, roles or sockets.
+
+    ``depth`` is how many launches may be open at once: 1, or 2 where a device computes while
+    Python prepares the next step. Launches run in order. A ``launch`` that raises leaves nothing
+    open; a ``collect`` that raises has ended the oldest.
+    """
+
+    @property
+    def depth(self) -> int: ...
 
     def describe(self) -> ModelInfo: ...
 
@@ -84,14 +102,18 @@ class Runner(Protocol):
         ...
 
     def launch(self, rows: Sequence[Row], sink: "KVSink | None") -> None:
-        """Starts computing; may return before the device is done. At most one launch is open.
+        """Starts computing; may return before the device is done. At most ``depth`` are open.
 
         Stores each row's K/V into its blocks and calls ``sink.on_layer`` once per layer, in order.
         """
         ...
 
+    def ready(self) -> bool:
+        """Whether ``collect`` would return without waiting. Never blocks."""
+        ...
+
     def collect(self) -> list[Sampled]:
-        """Waits for the open launch; one Sampled per row with a ``sample``, in row order."""
+        """Waits for the oldest open launch; one Sampled per row with a ``sample``, in row order."""
         ...
 
     def close(self) -> None:
@@ -134,8 +156,7 @@ class Reservation:
     cached_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class SeqOutput:
+class SeqOutput(msgspec.Struct, frozen=True):
     """What one step brought for one sequence: exactly one new token.
 
     ``index`` is its output position. ``finish_reason`` None means it goes on. A pushing sequence
@@ -226,7 +247,8 @@ class Engine(Protocol):
         ...
 
     def abort(self, request_id: RequestId) -> None:
-        """Ends a sequence that was added or activated; its blocks are freed before return."""
+        """Ends a sequence that was added or activated; its blocks are freed before return or, when
+        an open launch writes into them, once that has been collected."""
         ...
 
     def release(self, request_id: RequestId) -> None:
@@ -234,11 +256,20 @@ class Engine(Protocol):
         ...
 
     def has_work(self) -> bool:
-        """Whether ``step`` would run a batch."""
+        """Whether ``step`` would run a batch or bring what an earlier one computed."""
+        ...
+
+    def computing(self) -> bool:
+        """Whether a launched batch is still being computed, so that ``step`` might wait for it."""
         ...
 
     def step(self, sink: KVSink | None = None) -> list[SeqOutput]:
-        """Schedules and runs one batch; empty when there is nothing to do."""
+        """Launches the next batch and brings what the oldest open one computed.
+
+        Where the runner's ``depth`` is 1 that is the same batch. Otherwise the device works on one
+        batch while the next is prepared, and the first call after a rest brings nothing. Empty also
+        when there is nothing to do.
+        """
         ...
 
     def failures(self) -> list[SeqFailure]:

@@ -4,11 +4,23 @@
     reserve  -> granted -> activate -> running -> finished
                         -> cancel -> quarantined -> fence or writer_gone -> free
 
-One step: the scheduler says which tokens of which sequences, the runner computes them, and only
-then does anything here change. So an exception from the runner or the sink leaves every sequence
-where it was. One whose grammar leads nowhere ends before that, alone.
+One step: the scheduler says which tokens of which sequences, the runner is given them
+(``launches``), and what an earlier launch computed is collected. Where the runner's depth is 2 the
+step is scheduled while the device works on the one before:
+
+    launch 1                    launch 2   collect 1   launch 3   collect 2   ...
+    device: [------ 1 ------------------][------ 2 ------------][------ 3 ---
+
+A token that is not known yet is PENDING in its sequence. A sequence whose next choice depends on
+it (a grammar, a penalty) waits for it, and so does all when memory is short (see ``scheduler``).
+Blocks that an open launch writes stay held until it is collected, also when their sequence is over:
+they might be granted to another process, whose writes are in no order with this device's.
+
+An exception from the runner's launch or the sink leaves every sequence where it was; one from
+collect takes back all open launches. One whose grammar leads nowhere ends before that, alone.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,22 +28,21 @@ from splitserve.engine.api import (
     EngineStats,
     KVSink,
     ModelInfo,
-    PushSpan,
     Reservation,
     Row,
     Runner,
     Sampled,
-    SampleSpec,
     SeqFailure,
     SeqOutput,
 )
 from splitserve.engine.config import SchedulerConfig
-from splitserve.engine.grammar.matcher import Matcher
 from splitserve.engine.grammar.store import Grammars
 from splitserve.engine.kv.blocks import BlockPool
+from splitserve.engine.launches import Launch
+from splitserve.engine.rows import RowMaker
 from splitserve.engine.scheduler import Chunk, Scheduler
 from splitserve.engine.sequence import Seq, check_request, new_seq
-from splitserve.errors import BugError, CallerError
+from splitserve.errors import CallerError
 from splitserve.ids import HandoffId, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest
 from splitserve.protocol.memory import MemoryRegion
@@ -66,6 +77,9 @@ class EngineCore:
         self._grammars = Grammars(
             runner.tokenizer_json, self._info.vocab_size, self._info.eos_token_ids
         )
+        self._rows = RowMaker(self._info, self._grammars)
+        self._depth = runner.depth
+        self._open: deque[Launch] = deque()
         self._arrivals = 0
         self._steps = 0
 
@@ -103,7 +117,7 @@ class EngineCore:
         seq = self._sequences.pop(request_id, None)
         if seq is not None:
             self._scheduler.leave(seq)
-            self._pool.free(seq.blocks)
+            self._finish(seq)
         self.release(request_id)
 
     def release(self, request_id: RequestId) -> None:
@@ -183,8 +197,8 @@ class EngineCore:
         seq.blocks += blocks
         seq.num_computed = seq.prompt_len
         seq.tokens.append(first_token)
-        self._scheduler.register(seq)
-        if seq.request_id in self._sequences or seq.ending()[0] is not None:
+        self._scheduler.register(seq, seq.num_computed)
+        if seq.request_id in self._sequences or seq.ending(len(seq.tokens))[0] is not None:
             self._pool.free(seq.blocks)
             return False
         self._sequences[seq.request_id] = seq
@@ -215,38 +229,48 @@ class EngineCore:
     # Steps
 
     def has_work(self) -> bool:
-        return self._scheduler.has_work()
+        return bool(self._open) or self._scheduler.has_work()
+
+    def computing(self) -> bool:
+        return bool(self._open) and not self._runner.ready()
 
     def step(self, sink: KVSink | None = None) -> list[SeqOutput]:
         """Raises whatever the runner or the sink raises; the same work is then still to be done,
         except for sequences that are aborted meanwhile."""
-        chunks, rows = self._rows(self._scheduler.schedule())
-        if not chunks:
-            return []
-        spans = [self._span(chunk) for chunk in chunks if chunk.seq.push]
-        if sink is not None and spans:
-            sink.begin(spans)
-            self._runner.launch(rows, sink)
-        else:
-            self._runner.launch(rows, None)
-        sampled = self._runner.collect()
-        expected = [row.request_id for row in rows if row.sample is not None]
-        if [sample.request_id for sample in sampled] != expected:
-            raise BugError(f"runner sampled {len(sampled)} rows, {len(expected)} were asked for")
-        self._steps += 1
-        return self._apply(chunks, sampled)
+        launched = len(self._open) < self._depth and self._launch(sink)
+        if self._open and (len(self._open) == self._depth or not launched):
+            return self._collect()
+        return []
 
     def failures(self) -> list[SeqFailure]:
         failures, self._failures = self._failures, []
         return failures
 
-    def _rows(self, scheduled: Sequence[Chunk]) -> tuple[list[Chunk], list[Row]]:
+    def _launch(self, sink: KVSink | None) -> bool:
+        """False when there is nothing that can be computed now."""
+        if self._open and not self._scheduler.may_run_ahead():
+            return False
+        chunks, rows = self._schedule()
+        if not chunks:
+            return False
+        spans = [self._rows.span(chunk) for chunk in chunks if chunk.seq.push]
+        if sink is not None and spans:
+            sink.begin(spans)
+            self._runner.launch(rows, sink)
+        else:
+            self._runner.launch(rows, None)
+        launch = Launch(chunks, spans)
+        launch.begin(rows, self._block_size)
+        self._open.append(launch)
+        return True
+
+    def _schedule(self) -> tuple[list[Chunk], list[Row]]:
         """Without the sequences whose grammar leads nowhere: those have ended then."""
         chunks: list[Chunk] = []
         rows: list[Row] = []
-        for chunk in scheduled:
+        for chunk in self._scheduler.schedule():
             try:
-                rows.append(self._row(chunk))
+                rows.append(self._rows.row(chunk))
             except CallerError as error:
                 self._fail(chunk.seq, error.message)
             else:
@@ -260,75 +284,61 @@ class EngineCore:
         if structured is not None:
             self._grammars.forget(structured)
 
-    def _row(self, chunk: Chunk) -> Row:
+    def _collect(self) -> list[SeqOutput]:
+        """What the oldest open launch brought."""
+        try:
+            sampled = self._runner.collect()
+            self._open[0].check(sampled)
+        except BaseException:
+            self._take_back()
+            raise
+        launch = self._open.popleft()
+        self._steps += 1
+        for chunk in launch.chunks:
+            self._computed(chunk)
+        return [
+            self._take_token(chunk, sample)
+            for chunk, sample in zip(launch.sampling, sampled, strict=True)
+            if not chunk.seq.is_over
+        ]
+
+    def _take_back(self) -> None:
+        """Nothing that is open counts. The device still has to be done with it."""
+        try:
+            for _ in range(len(self._open) - 1):
+                self._runner.collect()
+        finally:
+            while self._open:
+                launch = self._open.pop()
+                launch.take_back()
+                for chunk in launch.chunks:
+                    self._left(chunk.seq)
+
+    def _computed(self, chunk: Chunk) -> None:
         seq = chunk.seq
-        start = seq.num_computed
-        end = start + chunk.num_tokens
-        sample = self._sample_spec(seq) if end == len(seq.tokens) else None
-        return Row(seq.request_id, seq.tokens[start:end], start, seq.blocks, sample)
+        self._left(seq)
+        if not seq.is_over:
+            self._scheduler.register(seq, chunk.end)
 
-    def _sample_spec(self, seq: Seq) -> SampleSpec:
-        params = seq.request.sampling
-        position = len(seq.tokens) - seq.prompt_len
-        banned = tuple(seq.stops) if len(seq.tokens) < seq.min_len else ()
-        allowed = self._allowed(seq, banned)
-        if allowed is not None:
-            banned = ()
-        if seq.needs_history:
-            output = seq.tokens[seq.prompt_len :]
-            return SampleSpec(params, position, seq.request.token_ids, output, banned, allowed)
-        return SampleSpec(params, position, (), (), banned, allowed)
+    def _left(self, seq: Seq) -> None:
+        """One launch less writes into the sequence's blocks."""
+        seq.open_launches -= 1
+        if seq.is_over and not seq.open_launches:
+            self._pool.free(seq.blocks)
 
-    def _allowed(self, seq: Seq, banned: tuple[int, ...]) -> bytes | None:
-        """Raises CallerError when the sequence's grammar leads nowhere."""
-        if seq.request.sampling.structured_outputs is None:
-            return None
-        matcher = self._matcher(seq)
-        if seq.request.sampling.ignore_eos:
-            banned += self._info.eos_token_ids
-        return matcher.mask(banned)
-
-    def _matcher(self, seq: Seq) -> Matcher:
-        """Made when first needed, so that what waits holds none; has taken in all the output."""
-        structured = seq.request.sampling.structured_outputs
-        assert structured is not None
-        if seq.matcher is None:
-            seq.matcher = self._grammars.matcher(structured, seq.stops)
-        for token in seq.tokens[seq.prompt_len + seq.matcher.count :]:
-            seq.matcher.accept(token)
-        return seq.matcher
-
-    def _span(self, chunk: Chunk) -> PushSpan:
-        """What the chunk writes and, at a sequence's first chunk, the cached blocks before it: the
-        receiver may have fewer of them than this pool has."""
-        seq = chunk.seq
-        end = self._scheduler.blocks_for(seq.num_computed + chunk.num_tokens)
-        return PushSpan(seq.request_id, seq.num_pushed, tuple(seq.blocks[seq.num_pushed : end]))
-
-    def _apply(self, chunks: list[Chunk], sampled: list[Sampled]) -> list[SeqOutput]:
-        outputs: list[SeqOutput] = []
-        samples = iter(sampled)
-        for chunk in chunks:
-            seq = chunk.seq
-            self._scheduler.advance(chunk)
-            # Only the last chunk of a prompt may end within a block.
-            seq.num_pushed = seq.num_computed // self._block_size
-            if seq.num_computed == len(seq.tokens):
-                outputs.append(self._take_token(seq, next(samples)))
-        return outputs
-
-    def _take_token(self, seq: Seq, sample: Sampled) -> SeqOutput:
-        index = len(seq.tokens) - seq.prompt_len
-        seq.tokens.append(sample.token_id)
+    def _take_token(self, chunk: Chunk, sample: Sampled) -> SeqOutput:
+        """The token takes its place, where another launch may have it PENDING."""
+        seq, _, end = chunk
+        seq.tokens[end : end + 1] = (sample.token_id,)
         if seq.matcher is not None:
             seq.matcher.accept(sample.token_id)
-        finish, stop_reason = seq.ending()
+        finish, stop_reason = seq.ending(end + 1)
         if finish is not None or seq.push:
             self._end(seq)
         cached, seq.cached_tokens = seq.cached_tokens, None
         return SeqOutput(
             request_id=seq.request_id,
-            index=index,
+            index=end - seq.prompt_len,
             token_id=sample.token_id,
             logprob=sample.logprob,
             finish_reason=finish,
@@ -344,6 +354,13 @@ class EngineCore:
             # Even if the answer is over: the connector may still read what it was told to push.
             self._pool.export(seq.blocks)
             self._exports[seq.request_id] = seq.blocks
+        else:
+            self._finish(seq)
+
+    def _finish(self, seq: Seq) -> None:
+        """Frees the blocks, at once or when the last launch that writes into them is collected."""
+        if seq.open_launches:
+            seq.is_over = True
         else:
             self._pool.free(seq.blocks)
 

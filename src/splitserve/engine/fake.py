@@ -10,6 +10,7 @@ must answer.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from math import log
 from pathlib import Path
 from typing import Final
 
-from splitserve.engine.api import KVSink, ModelInfo, Row, Sampled, SampleSpec
+from splitserve.engine.api import PENDING, KVSink, ModelInfo, Row, Sampled, SampleSpec
 from splitserve.engine.config import SchedulerConfig
 from splitserve.engine.grammar.store import read_text
 from splitserve.engine.kv.hashed import ROOT, HashPool, Run, chain, mix
@@ -42,6 +43,9 @@ class FakeConfig:
     each decoding sequence, in seconds. ``head_dim`` counts 2-byte items, a multiple of 8.
     ``tokenizer`` is a tokenizer.json, which constrained answers need; those keep to what they are
     allowed, also outside the range above.
+
+    With ``depth`` 1 a launch computes at once. With 2 it is done as late as a device might do it:
+    when it is collected or, for the sink's sake, when KV is pushed.
     """
 
     model: str = "fake"
@@ -60,6 +64,7 @@ class FakeConfig:
     step_s: float = 0.0
     prefill_token_s: float = 0.0
     decode_seq_s: float = 0.0
+    depth: int = 1
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
 
     @property
@@ -83,6 +88,8 @@ def _check_config(config: FakeConfig) -> None:
     sizes = (config.block_size, config.num_blocks, config.num_layers, config.num_kv_heads)
     if min(sizes) < 1:
         raise ConfigError("block_size, num_blocks, num_layers and num_kv_heads must be at least 1")
+    if config.depth not in (1, 2):
+        raise ConfigError(f"depth is {config.depth}; it must be 1 or 2")
     if config.max_model_len < 2:
         raise ConfigError(f"max_model_len is {config.max_model_len}; it must be at least 2")
     low, end = config.token_low, config.token_end
@@ -156,6 +163,24 @@ def fake_tokens(
     return answer
 
 
+@dataclass(slots=True)
+class _Launch:
+    """``sampled`` is None until it is computed; ``pause_s`` is what collecting it still takes.
+    ``before`` is the launch whose tokens it needs."""
+
+    rows: list[Row]
+    num_sampled: int
+    pause_s: float
+    before: "_Launch | None"
+    sampled: list[Sampled] | None = None
+
+    def token(self, row: int) -> int:
+        """What the launch before chose."""
+        if self.before is None or self.before.sampled is None:
+            raise BugError("a launch is computed whose tokens are not known")
+        return self.before.sampled[row].token_id
+
+
 class FakeRunner:
     """See the module. Raises ConfigError for a configuration it cannot run.
 
@@ -170,10 +195,13 @@ class FakeRunner:
         self._config = config
         self._sleep = sleep
         self._pool = HashPool(config.layout)
-        self._open: list[tuple[RequestId, SampleSpec, int]] = []
-        self._pause_s = 0.0
+        self._open: deque[_Launch] = deque()
         self._known: dict[RequestId, int] = {}
         """Positions of a request that this runner computed or checked."""
+
+    @property
+    def depth(self) -> int:
+        return self._config.depth
 
     def describe(self) -> ModelInfo:
         config = self._config
@@ -202,27 +230,51 @@ class FakeRunner:
         return (self._pool.region(),)
 
     def launch(self, rows: Sequence[Row], sink: KVSink | None) -> None:
-        """Raises BugError when KV that a row builds on is not what its tokens say."""
-        runs: list[Run] = []
-        last: list[tuple[RequestId, SampleSpec, int]] = []
+        """Raises BugError when KV that a row builds on is not what its tokens say; where a launch
+        computes later, it is then that it is raised."""
+        if len(self._open) == self.depth:
+            raise BugError(f"launch was called with {self.depth} open")
+        before = self._open[-1] if self._open else None
         for row in rows:
-            hashes = chain(self._state_before(row), row.tokens)
-            runs += self._pool.runs(row.blocks, row.start, hashes, row.tokens)
-            if row.sample is not None:
-                last.append((row.request_id, row.sample, hashes[-1]))
-        self._pause_s = self._cost(rows)
-        self._store(runs, sink)
-        self._note(rows)
-        self._open = last
+            _check_follows(row, 0 if before is None else before.num_sampled)
+        asked = sum(row.sample is not None for row in rows)
+        launch = _Launch(list(rows), asked, self._cost(rows), before)
+        if sink is not None or self.depth == 1:
+            for earlier in self._open:
+                self._compute(earlier, None)
+            self._compute(launch, sink)
+        self._open.append(launch)
+
+    def ready(self) -> bool:
+        return not self._open or self._open[0].pause_s == 0.0
 
     def collect(self) -> list[Sampled]:
-        self._pause(self._pause_s)
-        self._pause_s = 0.0
-        last, self._open = self._open, []
-        return [self._sample(*row) for row in last]
+        """Raises BugError without an open launch; the oldest is over also when it raises."""
+        if not self._open:
+            raise BugError("collect was called without launch")
+        launch = self._open.popleft()
+        self._pause(launch.pause_s)
+        return self._compute(launch, None)
 
     def close(self) -> None:
         self._pool.close()
+
+    def _compute(self, launch: _Launch, sink: KVSink | None) -> list[Sampled]:
+        if launch.sampled is not None:
+            return launch.sampled
+        runs: list[Run] = []
+        last: list[tuple[RequestId, SampleSpec, int]] = []
+        for row in launch.rows:
+            tokens = row.tokens if row.follows is None else [launch.token(row.follows)]
+            hashes = chain(self._state_before(row), tokens)
+            runs += self._pool.runs(row.blocks, row.start, hashes, tokens)
+            if row.sample is not None:
+                last.append((row.request_id, row.sample, hashes[-1]))
+        self._store(runs, launch, sink)
+        self._note(launch.rows)
+        launch.before = None
+        launch.sampled = [self._sample(*row) for row in last]
+        return launch.sampled
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0.0:
@@ -260,15 +312,15 @@ class FakeRunner:
             state = found
         return state
 
-    def _store(self, runs: Sequence[Run], sink: KVSink | None) -> None:
+    def _store(self, runs: Sequence[Run], launch: _Launch, sink: KVSink | None) -> None:
         layers = self._config.num_layers
         for layer in range(layers):
             self._pool.write(layer, runs)
             if sink is not None:
-                self._pause(self._pause_s / layers)
+                self._pause(launch.pause_s / layers)
                 sink.on_layer(layer)
         if sink is not None:
-            self._pause_s = 0.0
+            launch.pause_s = 0.0
 
     def _note(self, rows: Sequence[Row]) -> None:
         # Nobody says when a request is over; forgetting one only costs another check.
@@ -286,6 +338,16 @@ class FakeRunner:
         count = spec.params.logprobs
         logprob = None if count is None else _logprob(self._config, state, token, count)
         return Sampled(request_id, token, logprob)
+
+
+def _check_follows(row: Row, num_sampled: int) -> None:
+    """``num_sampled`` is what the launch before chooses, if it is open."""
+    if row.follows is None:
+        known = min(row.tokens) >= 0
+    else:
+        known = 0 <= row.follows < num_sampled and list(row.tokens) == [PENDING]
+    if not known:
+        raise BugError(f"nothing tells the token of request {row.request_id}")
 
 
 def _corrupt(row: Row, number: int) -> BugError:

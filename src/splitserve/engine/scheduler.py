@@ -17,6 +17,10 @@ computes its KV again and keeps its tokens. With none after it, the decode waits
 pushing sequence is never preempted: it needs no further block, and a connector may still read its
 blocks. Nobody overtakes the first waiting sequence, so each finite set of requests ends: the first
 in order is never set back by another.
+
+A step may be scheduled while the device still works on the one before. What that one computes
+cannot be preempted, so nothing is scheduled then unless each sequence that lacks a block finds one
+(``may_run_ahead``): short of memory, the next step waits for the end of the one before.
 """
 
 from bisect import bisect_left, insort
@@ -34,10 +38,11 @@ _ORDER: Final = attrgetter("order")
 
 
 class Chunk(NamedTuple):
-    """Compute the next ``num_tokens`` tokens of ``seq``."""
+    """Compute the tokens of ``seq`` from number ``start`` to ``end - 1``."""
 
     seq: Seq
-    num_tokens: int
+    start: int
+    end: int
 
 
 class Scheduler:
@@ -83,11 +88,6 @@ class Scheduler:
         del queue[at]
         seq.is_running = False
 
-    def advance(self, chunk: Chunk) -> None:
-        """The chunk's KV is computed: full blocks of it may be shared from now on."""
-        chunk.seq.num_computed += chunk.num_tokens
-        self.register(chunk.seq)
-
     # Prefix cache
 
     def cached_prefix(self, seq: Seq, count: int) -> list[int]:
@@ -97,9 +97,9 @@ class Scheduler:
         self._hasher.extend(seq.digests, seq.root, seq.tokens, count)
         return self._pool.find(seq.digests[:count])
 
-    def register(self, seq: Seq) -> None:
-        """Offers the sequence's computed full blocks to the prefix cache."""
-        full = seq.num_computed // self._block_size
+    def register(self, seq: Seq, positions: int) -> None:
+        """The first ``positions`` have their KV: full blocks of it may be shared from now on."""
+        full = positions // self._block_size
         if self._hasher is None or full <= seq.num_registered:
             return
         self._hasher.extend(seq.digests, seq.root, seq.tokens, full)
@@ -147,6 +147,13 @@ class Scheduler:
 
     # One step
 
+    def may_run_ahead(self) -> bool:
+        """Whether the next step would be scheduled without preempting anyone."""
+        available = self._pool.available
+        if available >= len(self.running):
+            return True
+        return available >= sum(not self._has_slot(seq) for seq in self.running)
+
     def schedule(self) -> list[Chunk]:
         """The next step's work, at most ``max_num_batched_tokens`` tokens.
 
@@ -154,38 +161,47 @@ class Scheduler:
         scheduled again.
         """
         self._step += 1
-        turn, rest = self._decode_turns()
-        chunks: list[Chunk] = []
-        for seq in turn:
-            if seq.is_running and self._grow(seq):
-                chunks.append(self._chunk(seq, 1))
-        self._schedule_prompts(chunks, self._budget - len(chunks))
-        budget = self._budget - sum(chunk.num_tokens for chunk in chunks)
+        decodes, prompts = self._by_need()
+        turn, rest = self._decode_turns(decodes, bool(prompts))
+        chunks = [self._decode(seq) for seq in turn if seq.is_running and self._grow(seq)]
+        budget = self._schedule_prompts(chunks, prompts, self._budget - len(chunks))
         for seq in rest:
             # One that was preempted above may be back already, as a prompt of this very step.
             is_new = seq.is_running and seq.last_step != self._step
             if budget > 0 and is_new and self._grow(seq):
-                chunks.append(self._chunk(seq, 1))
+                chunks.append(self._decode(seq))
                 budget -= 1
         return chunks
 
-    def _chunk(self, seq: Seq, num_tokens: int) -> Chunk:
+    def _decode(self, seq: Seq) -> Chunk:
         seq.last_step = self._step
-        return Chunk(seq, num_tokens)
+        return Chunk(seq, seq.num_computed, seq.num_computed + 1)
 
-    def _decode_turns(self) -> tuple[list[Seq], list[Seq]]:
+    def _by_need(self) -> tuple[list[Seq], list[Seq]]:
+        """What runs, in queue order: decodes, and prompts of which more is to compute."""
+        decodes: list[Seq] = []
+        prompts: list[Seq] = []
+        for seq in self.running:
+            remaining = len(seq.tokens) - seq.num_computed
+            if remaining == 1:
+                decodes.append(seq)
+            elif remaining > 1:
+                prompts.append(seq)
+        return decodes, prompts
+
+    def _decode_turns(self, decodes: list[Seq], has_prompts: bool) -> tuple[list[Seq], list[Seq]]:
         """Decodes of this step in queue order, and those that must leave room to prompts."""
-        decodes = [seq for seq in self.running if seq.remaining == 1]
         limit = self._budget
-        if self.waiting or len(decodes) < len(self.running):
+        if self.waiting or has_prompts:
             limit -= self._block_size
         if len(decodes) <= limit:
             return decodes, []
         decodes.sort(key=lambda seq: (seq.order[0], seq.last_step, seq.order))
         return sorted(decodes[:limit], key=_ORDER), decodes[limit:]
 
-    def _schedule_prompts(self, chunks: list[Chunk], budget: int) -> None:
-        started = [seq for seq in self.running if seq.remaining > 1]
+    def _schedule_prompts(self, chunks: list[Chunk], prompts: list[Seq], budget: int) -> int:
+        """Adds chunks of those ``prompts`` and of waiting ones; returns what is left."""
+        started = [seq for seq in prompts if seq.is_running]
         may_admit = True
         for seq in merge(started, list(self.waiting), key=_ORDER):
             if not seq.is_running:
@@ -194,9 +210,11 @@ class Scheduler:
                     continue
             num_tokens = self._prompt_part(seq.num_computed, len(seq.tokens), budget)
             if num_tokens == 0:
-                return
-            chunks.append(self._chunk(seq, num_tokens))
+                break
+            seq.last_step = self._step
+            chunks.append(Chunk(seq, seq.num_computed, seq.num_computed + num_tokens))
             budget -= num_tokens
+        return budget
 
     def _prompt_part(self, start: int, total: int, budget: int) -> int:
         """Tokens of the next chunk: all that is left, or up to a block border."""
@@ -269,6 +287,8 @@ class Scheduler:
         return None
 
     def _preempt(self, victim: Seq) -> None:
+        if victim.open_launches:
+            raise BugError(f"sequence {victim.request_id} is preempted while it is computed")
         self.leave(victim)
         self._pool.free(victim.blocks)
         victim.forget_kv()

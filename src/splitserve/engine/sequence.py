@@ -16,11 +16,16 @@ class Seq:
     """A prompt being continued.
 
     ``tokens`` is the prompt and the output so far; the first ``num_computed`` of them have KV in
-    ``blocks``. A sequence with one token to compute decodes; one with more prefills. ``order`` is
-    its place in every queue: priority, then arrival.
+    ``blocks``, or will once the open launches have run. A sequence with one token to compute
+    decodes; one with more prefills; one with none waits for the token that an open launch chooses.
+    ``order`` is its place in every queue: priority, then arrival.
+
+    One that ``runs_ahead`` does not wait: ``PENDING`` stands for the token, which is the newest or,
+    when another launch follows it, the one before.
     """
 
     request: GenerateRequest
+    request_id: RequestId
     order: tuple[int, int]
     tokens: list[int]
     prompt_len: int
@@ -31,6 +36,8 @@ class Seq:
     stops: dict[int, int | None]
     """Ids that end the answer, with the stop reason of each."""
     needs_history: bool
+    runs_ahead: bool
+    """Whether the choice of a token may be asked for before the one before it is known."""
     push: bool
     root: bytes
     """What the digest of the first block is chained to."""
@@ -45,14 +52,16 @@ class Seq:
     num_pushed: int = 0
     """Blocks already given to a sink (pushing sequences)."""
     last_step: int = 0
+    open_launches: int = 0
+    """Launches not collected yet that write into ``blocks``: only without any may they be freed."""
+    is_over: bool = False
+    """Ended or aborted; ``blocks`` wait for the open launches."""
+    sampled_row: int = 0
+    """Number of its row among the sampled ones of the launch that chooses its newest token."""
     cached_tokens: int | None = None
     """Prompt tokens found in the prefix cache at the first scheduling; None once reported."""
     matcher: Matcher | None = None
     """Holds a constrained answer to its grammar, from the first time a token is chosen here."""
-
-    @property
-    def request_id(self) -> RequestId:
-        return self.request.request_id
 
     @property
     def remaining(self) -> int:
@@ -66,19 +75,20 @@ class Seq:
         self.num_registered = 0
         self.num_pushed = 0
 
-    def ending(self) -> tuple[FinishReason | None, int | None]:
-        """Finish and stop reason after the newest token; ``(None, None)`` if it goes on.
+    def ending(self, length: int) -> tuple[FinishReason | None, int | None]:
+        """Finish and stop reason with ``length`` tokens, all of them known; ``(None, None)`` if it
+        goes on.
 
         As in vLLM a stop id wins over a length limit and counts from ``min_tokens`` on, and the
         model's own end-of-sequence has no stop reason. An id that ends a grammar always counts:
         nothing else could have been written.
         """
-        token = self.tokens[-1]
+        token = self.tokens[length - 1]
         if self.matcher is not None and self.matcher.done:
             return "stop", self.stops.get(token)
-        if token in self.stops and len(self.tokens) >= self.min_len:
+        if token in self.stops and length >= self.min_len:
             return "stop", self.stops[token]
-        if len(self.tokens) >= self.max_len:
+        if length >= self.max_len:
             return "length", None
         return None, None
 
@@ -99,6 +109,7 @@ def new_seq(
         stops.update(dict.fromkeys(info.eos_token_ids))
     return Seq(
         request=request,
+        request_id=request.request_id,
         order=(request.priority, arrival),
         tokens=[*request.token_ids, *emitted],
         prompt_len=prompt_len,
@@ -106,6 +117,7 @@ def new_seq(
         max_len=min(prompt_len + params.max_tokens, info.max_model_len),
         stops=stops,
         needs_history=params.needs_history,
+        runs_ahead=not (push or params.needs_history or params.structured_outputs is not None),
         push=push,
         root=root_digest({"salt": request.cache_salt}),
     )

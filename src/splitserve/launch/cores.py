@@ -13,8 +13,9 @@ def share_cores(
     """Each worker's cores, in the groups' order, and warnings.
 
     A group's own ``cores`` are divided among its workers; groups without share what is left. While
-    there are enough cores, no two workers have one in common. Raises ConfigError for a core that is
-    not ``available``.
+    there are enough cores, no two workers have one in common. Workers on GPUs without cores of
+    their own get none, which leaves them all. Raises ConfigError for a core that is not
+    ``available``.
     """
     named = {core for group in groups for core in group.cores}
     missing = sorted(named - set(available))
@@ -24,13 +25,17 @@ def share_cores(
             f"({_written(available)})"
         )
     rest = [core for core in sorted(available) if core not in named] or sorted(available)
-    unnamed = sum(group.count for group in groups if not group.cores)
+    unnamed = sum(group.count for group in groups if _takes_share(group))
     free_shares = iter(divide(rest, unnamed))
     shares: list[tuple[int, ...]] = []
     for group in groups:
-        own = iter(divide(sorted(group.cores), group.count))
-        shares += [next(own if group.cores else free_shares) for _ in range(group.count)]
-    return shares, _warnings(shares)
+        own = free_shares if _takes_share(group) else iter(divide(sorted(group.cores), group.count))
+        shares += [next(own) for _ in range(group.count)]
+    return shares, _warnings([share for share in shares if share])
+
+
+def _takes_share(group: WorkerGroup) -> bool:
+    return not group.cores and group.device == "cpu"
 
 
 def divide(cores: Sequence[int], parts: int) -> list[tuple[int, ...]]:

@@ -1,6 +1,7 @@
 """What the plan needs to know of this machine and of the model."""
 
 import os
+import re
 from pathlib import Path
 
 from splitserve.launch.plan import MachineFacts, ModelFacts, itemsize
@@ -9,13 +10,16 @@ from splitserve.modelstore.progress import Progress
 from splitserve.modelstore.resolve import resolve
 
 _CGROUP = Path("/sys/fs/cgroup")
+_DEVICES = Path("/dev")
+_GPU = re.compile(r"nvidia\d+")
 
 
 def machine_facts() -> MachineFacts:
-    """This process's cores, and the memory that is available to it now."""
+    """This process's cores and GPUs, and the memory that is available to it now."""
     return MachineFacts(
         cores=tuple(sorted(os.sched_getaffinity(0))),
         has_key=bool(os.environ.get("SPLITSERVE_API_KEY", "").strip()),
+        gpus=gpu_count(_DEVICES),
         memory_bytes=min(available_bytes(Path("/proc/meminfo")), cgroup_room_bytes(_CGROUP)),
     )
 
@@ -31,6 +35,14 @@ def model_facts(asked: ModelAsked, progress: Progress) -> ModelFacts:
         max_model_len=folder.max_model_len(),
         weight_bytes=folder.weight_bytes(),
     )
+
+
+def gpu_count(devices: Path) -> int | None:
+    """GPUs whose driver's device files are in ``devices``; None when it shows none there.
+
+    Without asking CUDA, which takes seconds and memory on every GPU.
+    """
+    return sum(bool(_GPU.fullmatch(file.name)) for file in devices.glob("nvidia*")) or None
 
 
 def available_bytes(meminfo: Path) -> int:

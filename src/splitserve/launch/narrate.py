@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from rich.console import Console
@@ -13,13 +13,17 @@ from splitserve.launch.keep import State, Supervised
 from splitserve.launch.show import print_line
 
 _TICK_S: Final = 1.0
+_REMIND_S: Final = 30.0
+"""Where lines stay, as in a log: a GPU worker's first start may compile for minutes."""
 
 
 class Narrator:
-    """Writes one line per change; on a terminal, also one that counts the seconds of the start."""
+    """Writes one line per change, and what a start waits for: on a terminal in a line that counts
+    the seconds, elsewhere every ``remind_s`` seconds."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, remind_s: float = _REMIND_S) -> None:
         self._console = console
+        self._remind_s = remind_s
         self._born = monotonic()
 
     @property
@@ -38,21 +42,25 @@ class Narrator:
 
     @asynccontextmanager
     async def waiting_for(self, processes: Sequence[Supervised]) -> AsyncIterator[None]:
-        """Within the block a terminal shows what is still waited for."""
-        if not self._console.is_terminal:
-            yield
-            return
-        with self._console.status("starting") as line:
-            ticker = asyncio.create_task(self._tick(line.update, processes))
+        """Within the block it is told what is still waited for."""
+        with ExitStack() as shown:
+            if self._console.is_terminal:
+                line = shown.enter_context(self._console.status("starting"))
+                ticking = self._tick(line.update, _TICK_S, processes)
+            else:
+                ticking = self._tick(self.say, self._remind_s, processes)
+            ticker = asyncio.create_task(ticking)
             try:
                 yield
             finally:
                 ticker.cancel()
 
-    async def _tick(self, update: Callable[[str], None], processes: Sequence[Supervised]) -> None:
+    async def _tick(
+        self, tell: Callable[[str], None], every_s: float, processes: Sequence[Supervised]
+    ) -> None:
         while True:
-            update(describe_start(processes, self.elapsed_s))
-            await asyncio.sleep(_TICK_S)
+            await asyncio.sleep(every_s)
+            tell(describe_start(processes, self.elapsed_s))
 
 
 def describe_start(processes: Iterable[Supervised], elapsed_s: float) -> str:

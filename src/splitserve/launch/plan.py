@@ -1,6 +1,6 @@
 """From what was asked and what the machine has to exactly what will be started. Pure.
 
-Cores are shared out evenly, memory is added up and compared, addresses are chosen. Whatever is
+Cores and GPUs are shared out, memory is added up and compared, addresses are chosen. Whatever is
 found to be wrong here is found before any process starts.
 """
 
@@ -13,6 +13,7 @@ from splitserve.launch.addresses import exposure_warning
 from splitserve.launch.commands import COMMANDS
 from splitserve.launch.commands.native import gateway_process
 from splitserve.launch.cores import share_cores
+from splitserve.launch.devices import share_devices
 from splitserve.launch.sizes import format_size
 from splitserve.launch.spec import Paths, ProcessSpec, WorkerSlot
 from splitserve.launch.topology import Topology, WorkerGroup
@@ -22,11 +23,12 @@ from splitserve.loading import load
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
     """``cores`` are those this process may use; ``memory_bytes`` is what is available now;
-    ``has_key`` says whether the environment holds an API key."""
+    ``has_key`` says whether the environment holds an API key. ``gpus`` None: not known."""
 
     cores: tuple[int, ...]
     memory_bytes: int
     has_key: bool = False
+    gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,16 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWorker:
-    """A worker with what its memory amounts to. ``kv_tokens`` fit into its pool together."""
+    """A worker with what its memory amounts to.
+
+    ``device`` is ``cpu`` or ``cuda:N``. ``kv_tokens`` fit into its pool together; None when the
+    worker finds that out at its start.
+    """
 
     process: ProcessSpec
     group: WorkerGroup
-    kv_tokens: int
+    device: str
+    kv_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +82,25 @@ class Plan:
 def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths: Paths) -> Plan:
     """The plan.
 
-    Raises ConfigError for cores this process may not use, a length beyond the model's, and more
-    memory than is available.
+    Raises ConfigError for cores this process may not use, GPUs that are not there or shared too
+    far, a length beyond the model's, and more memory than is available.
     """
     _check_length(topology, model)
     _check_memory(topology, machine, model)
     asks_for_keys = machine.has_key or topology.gateway.api_key_file is not None
     exposure = None if asks_for_keys else exposure_warning(topology.gateway.host)
+    devices = share_devices(topology.workers, machine.gpus)
     shares, warnings = share_cores(topology.workers, machine.cores)
     workers = tuple(
         PlannedWorker(
             process=load(COMMANDS[group.engine])(
-                WorkerSlot(name, topology.model, group, cores, paths)
+                WorkerSlot(name, topology.model, group, device, cores, paths)
             ),
             group=group,
+            device=device,
             kv_tokens=_kv_tokens(topology, group, model),
         )
-        for (name, group), cores in zip(_named(topology), shares, strict=True)
+        for (name, group), device, cores in zip(_named(topology), devices, shares, strict=True)
     )
     return Plan(
         topology=topology,
@@ -131,11 +140,13 @@ def _named(topology: Topology) -> Iterator[tuple[str, WorkerGroup]]:
             used[group.role] += 1
 
 
-def _kv_tokens(topology: Topology, group: WorkerGroup, model: ModelFacts) -> int:
-    block_size = topology.model.block_size
+def _kv_tokens(topology: Topology, group: WorkerGroup, model: ModelFacts) -> int | None:
+    block_size, pool_bytes = topology.model.block_size, group.sizes.kv_cache_memory_bytes
     if group.engine == "fake":
         return group.fake.num_blocks * block_size
-    return group.kv_cache_memory_bytes // (model.kv_token_bytes * block_size) * block_size
+    if pool_bytes is None:
+        return None
+    return pool_bytes // (model.kv_token_bytes * block_size) * block_size
 
 
 def _check_length(topology: Topology, model: ModelFacts) -> None:
@@ -152,7 +163,7 @@ def _check_memory(topology: Topology, machine: MachineFacts, model: ModelFacts) 
         group for group in topology.workers if group.device == "cpu" and group.engine == "native"
     ]
     weights = model.weight_bytes * sum(group.count for group in on_host)
-    pools = sum(group.kv_cache_memory_bytes * group.count for group in on_host)
+    pools = sum((group.sizes.kv_cache_memory_bytes or 0) * group.count for group in on_host)
     if weights + pools > machine.memory_bytes:
         raise ConfigError(
             f"workers: KV pools of {format_size(pools)} and weights of {format_size(weights)} are "
@@ -166,7 +177,7 @@ def _small_pools(
 ) -> Iterator[str]:
     limit = topology.model.max_model_len or model.max_model_len
     for worker in workers:
-        if worker.kv_tokens < limit:
+        if worker.kv_tokens is not None and worker.kv_tokens < limit:
             yield (
                 f"{worker.process.name}: its KV pool holds {worker.kv_tokens} tokens, less than "
                 f"one request of the greatest length ({limit}); longer requests will be refused"

@@ -10,7 +10,7 @@ from splitserve.errors import ConfigError
 from splitserve.launch.facts import machine_facts, model_facts
 from splitserve.launch.hosts import HOSTS
 from splitserve.launch.hosts.base import Host
-from splitserve.launch.keep import Limits, Supervised
+from splitserve.launch.keep import Limits, OnChange, Supervised
 from splitserve.launch.plan import ModelFacts, Plan, resolve
 from splitserve.launch.rundir import RunDirectory
 from splitserve.launch.spec import Paths
@@ -46,9 +46,17 @@ def prepared(topology: Topology, model: ModelFacts, log_dir: Path | None) -> Ite
             raise
 
 
+def _unheard(process: Supervised) -> None:
+    """For those who look at ``Deployment.processes`` instead."""
+
+
 @asynccontextmanager
 async def running(
-    topology: Topology, *, limits: Limits | None = None, log_dir: Path | None = None
+    topology: Topology,
+    *,
+    limits: Limits | None = None,
+    log_dir: Path | None = None,
+    on_change: OnChange = _unheard,
 ) -> AsyncIterator[Deployment]:
     """``topology``, started and ready within the block, stopped after it.
 
@@ -56,12 +64,8 @@ async def running(
     """
     model = model_facts(topology.model, Silent())
     with prepared(topology, model, log_dir) as ready:
-        async with Deployment(ready.plan, ready.host, _unheard, limits or Limits()) as deployment:
+        async with Deployment(ready.plan, ready.host, on_change, limits or Limits()) as deployment:
             yield deployment
-
-
-def _unheard(process: Supervised) -> None:
-    """For those who look at ``Deployment.processes`` instead."""
 
 
 def _made(log_dir: Path) -> Path:

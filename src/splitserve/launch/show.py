@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 
 from splitserve.launch.keep import Supervised
-from splitserve.launch.plan import Plan
+from splitserve.launch.plan import ModelFacts, Plan, PlannedWorker
 from splitserve.launch.sizes import format_size
 from splitserve.lifecycle import StartFailed
 
@@ -20,10 +20,9 @@ def show_plan(console: Console, plan: Plan) -> None:
             worker.process.name,
             worker.group.role,
             worker.group.engine,
-            worker.group.device,
+            worker.device,
             _cores(worker.process.cores),
-            format_size(worker.kv_tokens * model.kv_token_bytes),
-            f"{worker.kv_tokens:,}",
+            *_kv_columns(worker, model),
         )
         for worker in plan.workers
     ]
@@ -95,6 +94,14 @@ def _print_table(console: Console, header: Sequence[str], rows: Iterable[Sequenc
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         print_line(console, "  ".join(cells).rstrip())
+
+
+def _kv_columns(worker: PlannedWorker, model: ModelFacts) -> tuple[str, str]:
+    """Memory and tokens of its pool."""
+    if worker.kv_tokens is None:
+        share = worker.group.gpu_memory_utilization
+        return f"free of {share:.0%} of the GPU", "sized at start"
+    return format_size(worker.kv_tokens * model.kv_token_bytes), f"{worker.kv_tokens:,}"
 
 
 def _address(process: Supervised) -> str:

@@ -40,18 +40,23 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSlot:
-    """One worker's place in a deployment: all that an engine's command is made from."""
+    """One worker's place in a deployment: all that an engine's command is made from.
+
+    ``device`` is ``cpu`` or ``cuda:N``.
+    """
 
     name: str
     model: ModelAsked
     group: WorkerGroup
+    device: str
     cores: tuple[int, ...]
     paths: Paths
 
 
 def thread_limits(threads: int) -> dict[str, str]:
-    """The environment that holds numeric libraries to ``threads`` threads each."""
+    """The environment that holds numeric libraries to ``threads`` threads each; 0 sets no limit."""
     return {
         variable: str(threads)
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        if threads
     }

@@ -8,11 +8,13 @@ Keys are those of the command line's flags; defaults stand here once. Unknown ke
 """
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from splitserve.engine.device import Sizes, parse_device, sizes_on
 from splitserve.errors import ConfigError
 from splitserve.frontend.derender.parsers.registry import (
     AUTO,
@@ -23,14 +25,17 @@ from splitserve.frontend.derender.parsers.registry import (
 from splitserve.launch.checks import check_value, one_of, reject_unknown_keys
 from splitserve.launch.sizes import ByteSize, parse_size
 from splitserve.protocol.control import DRAIN_GRACE_S
+from splitserve.transfer.registry import choose_connector
 
 ROLES = ("colocated", "prefill", "decode")
 ENGINES = ("native", "fake")
-CONNECTORS = ("shm",)
 DTYPES = ("auto", "bfloat16", "float32")
 DEVICES = ("cpu", "cuda")
 LOAD_FORMATS = ("auto", "dummy")
 POLICIES = ("least_loaded", "round_robin")
+AUTO_CONNECTOR = "auto"
+CONNECTORS = (AUTO_CONNECTOR, "shm", "cuda_ipc")
+SHARE_RULE = "must be above 0 and at most 1"
 
 
 class ModelAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,7 +85,11 @@ class FakeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``count`` equal workers. ``cores`` empty means a share of what other groups leave.
+    """``count`` equal workers. ``cores`` empty means a share of what other groups leave, or all
+    cores for workers on GPUs. ``devices`` names the GPU of each worker; empty means the lowest that
+    nobody else has. What is None is chosen by the device (``engine/device.py``), and so is
+    ``connector`` auto. ``gpu_memory_utilization`` is the share of its GPU's memory that a worker
+    may use altogether; it is read where ``kv_cache_memory_bytes`` is None.
 
     ``drain_grace_s`` is how long a worker's running requests may go on when it is restarted; what
     is left then goes on at another. ``fake`` is read by ``engine = "fake"`` only.
@@ -90,14 +99,30 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: int = 1
     engine: str = "native"
     device: str = "cpu"
+    devices: tuple[int, ...] = ()
     cores: tuple[int, ...] = ()
-    connector: str = "shm"
-    kv_cache_memory_bytes: ByteSize = ByteSize(1 << 30)
-    max_num_seqs: int = 64
-    max_num_batched_tokens: int = 512
+    connector: str = "auto"
+    kv_cache_memory_bytes: ByteSize | None = None
+    gpu_memory_utilization: float = 0.9
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
     enable_prefix_caching: bool = True
     drain_grace_s: float = DRAIN_GRACE_S
     fake: FakeCosts = FakeCosts()
+
+    @property
+    def sizes(self) -> Sizes:
+        """With those of the device where none was asked for."""
+        return sizes_on(
+            parse_device(self.device).kind,
+            self.max_num_seqs,
+            self.max_num_batched_tokens,
+            self.kv_cache_memory_bytes,
+        )
+
+    @property
+    def chosen_connector(self) -> str:
+        return choose_connector(self.device) if self.connector == AUTO_CONNECTOR else self.connector
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,7 +164,10 @@ def checked(topology: Topology) -> Topology:
     check_value("workers", topology.workers, bool(topology.workers), "needs at least one group")
     for number, group in enumerate(topology.workers):
         _check_group(f"workers[{number}]", group)
-    _check_roles({group.role for group in topology.workers})
+    roles = {group.role for group in topology.workers}
+    _check_roles(roles)
+    if "prefill" in roles:
+        _check_one_connector(topology.workers)
     return topology
 
 
@@ -176,6 +204,8 @@ def _check_group(path: str, group: WorkerGroup) -> None:
     one_of(f"{path}.engine", group.engine, ENGINES)
     one_of(f"{path}.device", group.device, DEVICES)
     one_of(f"{path}.connector", group.connector, CONNECTORS)
+    check_fit(f"{path}.", group.engine, group.device, group.connector)
+    _check_devices(path, group)
     for key, value in (
         ("count", group.count),
         ("kv_cache_memory_bytes", group.kv_cache_memory_bytes),
@@ -183,7 +213,9 @@ def _check_group(path: str, group: WorkerGroup) -> None:
         ("max_num_batched_tokens", group.max_num_batched_tokens),
         ("fake.num_blocks", group.fake.num_blocks),
     ):
-        check_value(f"{path}.{key}", value, value > 0, "must be positive")
+        check_value(f"{path}.{key}", value, value is None or value > 0, "must be positive")
+    share = group.gpu_memory_utilization
+    check_value(f"{path}.gpu_memory_utilization", share, 0 < share <= 1, SHARE_RULE)
     for key, cost in (
         ("step_ms", group.fake.step_ms),
         ("prefill_us_per_token", group.fake.prefill_us_per_token),
@@ -194,6 +226,43 @@ def _check_group(path: str, group: WorkerGroup) -> None:
     check_value(f"{path}.drain_grace_s", grace_s, grace_s >= 0, "must not be negative")
     repeated = len(set(group.cores)) != len(group.cores)
     check_value(f"{path}.cores", list(group.cores), not repeated, "names a core twice")
+
+
+def check_fit(prefix: str, engine: str, device: str, connector: str) -> None:
+    """Raises ConfigError unless the three, each right by itself, go together.
+
+    ``prefix`` stands before the name of the setting that is wrong.
+    """
+    if engine == "fake" and device != "cpu":
+        raise ConfigError(
+            f"{prefix}device {device!r}: the fake engine has no use for a GPU; use cpu"
+        )
+    needed = choose_connector(device)
+    if connector not in (AUTO_CONNECTOR, needed):
+        raise ConfigError(
+            f"{prefix}connector {connector!r} does not reach memory of device {device!r}; "
+            f"use {needed!r}, or leave it at {AUTO_CONNECTOR!r}"
+        )
+
+
+def _check_devices(path: str, group: WorkerGroup) -> None:
+    numbers, key = list(group.devices), f"{path}.devices"
+    if not numbers:
+        return
+    check_value(key, numbers, group.device == "cuda", 'names GPUs and needs device = "cuda"')
+    check_value(key, numbers, min(numbers) >= 0, "must not be negative")
+    rule = f"must name one GPU for each of {group.count} workers"
+    check_value(key, numbers, len(numbers) == group.count, rule)
+
+
+def _check_one_connector(groups: Sequence[WorkerGroup]) -> None:
+    """A prefill worker hands KV to all others that take requests."""
+    connectors = sorted({group.chosen_connector for group in groups})
+    if len(connectors) > 1:
+        raise ConfigError(
+            f"workers: they hand KV to each other and need one connector, not "
+            f"{' and '.join(connectors)}; give all of them the same device"
+        )
 
 
 def _check_roles(roles: set[str]) -> None:

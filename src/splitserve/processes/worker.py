@@ -1,6 +1,7 @@
 """The worker process: engine and connector joined, served until drained or stopped."""
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -11,6 +12,7 @@ import uvloop
 from splitserve.clock import monotonic
 from splitserve.engine.api import Engine, ModelInfo
 from splitserve.engine.config import EngineConfig, SchedulerConfig
+from splitserve.engine.device import Sizes, parse_device, sizes_on
 from splitserve.engine.fake import FakeConfig
 from splitserve.engine.registry import create_engine
 from splitserve.ids import WorkerId, new_incarnation
@@ -24,7 +26,7 @@ from splitserve.roles.liveness import PidWatch
 from splitserve.roles.loop import Outbox
 from splitserve.roles.server import WorkerServer
 from splitserve.roles.worker import Worker, WorkerFacts
-from splitserve.transfer.registry import create_connector
+from splitserve.transfer.registry import choose_connector, create_connector
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +53,11 @@ def run(config: WorkerConfig, status: StatusPipe) -> int:
         # Before an engine is made: that may take long.
         gate = Gate.load(config.gate, os.environ)
         gate.check_listen(parse_address(config.listen))
-        engine = create_engine(config.engine, _engine_config(config))
+        engine = create_engine(config.engine, engine_config(config))
         build = _builder(config, engine)
+    # What lives now lives for ever: the collector need not look at it between steps.
+    gc.collect()
+    gc.freeze()
     try:
         return uvloop.run(_serve(config, gate, build, status))
     finally:
@@ -85,7 +90,8 @@ async def _serve(
 def _builder(config: WorkerConfig, engine: Engine) -> Callable[[Outbox], Worker]:
     """Opens the connector over the engine's pool; the server calls the result with its outbox."""
     info = engine.describe()
-    connector = create_connector(config.connector)
+    connector_name = _connector_name(config)
+    connector = create_connector(connector_name)
     (region,) = engine.regions()
     connector.open(region, info.layout)
     facts = WorkerFacts(
@@ -94,9 +100,9 @@ def _builder(config: WorkerConfig, engine: Engine) -> Callable[[Outbox], Worker]
         role=config.role,
         address=config.listen,
         pid=os.getpid(),
-        connector=config.connector,
+        connector=connector_name,
         fingerprint={**_fingerprint(info), **_model_fingerprint(config, info)},
-        max_num_seqs=config.max_num_seqs,
+        max_num_seqs=_sizes(config).max_num_seqs,
     )
     return lambda outbox: Worker(engine, connector, outbox, facts, monotonic, PidWatch)
 
@@ -126,10 +132,25 @@ def _model_fingerprint(config: WorkerConfig, info: ModelInfo) -> Mapping[str, st
     }
 
 
-def _engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
+def _connector_name(config: WorkerConfig) -> str:
+    return choose_connector(config.device) if config.connector == "auto" else config.connector
+
+
+def _sizes(config: WorkerConfig) -> Sizes:
+    return sizes_on(
+        parse_device(config.device).kind,
+        config.max_num_seqs,
+        config.max_num_batched_tokens,
+        config.kv_cache_memory_bytes,
+    )
+
+
+def engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
+    """For ``create_engine``: what was asked for, with the device's sizes where nothing was."""
+    device, sizes = parse_device(config.device), _sizes(config)
     scheduler = SchedulerConfig(
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_num_seqs=sizes.max_num_seqs,
+        max_num_batched_tokens=sizes.max_num_batched_tokens,
         enable_prefix_caching=config.enable_prefix_caching,
     )
     if config.engine == "fake":
@@ -151,9 +172,10 @@ def _engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
     return EngineConfig(
         model=config.model,
         dtype=config.dtype,
-        device=config.device,
+        device=str(device),
         block_size=config.block_size,
-        kv_cache_memory_bytes=config.kv_cache_memory_bytes,
+        kv_cache_memory_bytes=sizes.kv_cache_memory_bytes,
+        gpu_memory_utilization=config.gpu_memory_utilization,
         max_model_len=config.max_model_len,
         threads=len(config.cores) or len(os.sched_getaffinity(0)),
         load_format=config.load_format,

@@ -10,6 +10,7 @@ from splitserve.protocol.gate import GateFiles
 class WorkerConfig:
     """Field names are those of ``splitserve worker``'s flags. Times in seconds, sizes in bytes.
 
+    What is None is chosen by the device (see ``engine/device.py``), and so is connector ``auto``.
     ``cores`` pins the process and sizes its compute pool; empty leaves both to the system.
     ``drain_grace_s`` is how long running work may go on after SIGTERM.
     The ``fake_*`` fields are the fake engine's cost model and pool.
@@ -20,14 +21,15 @@ class WorkerConfig:
     name: str
     listen: str
     engine: str = "native"
-    connector: str = "shm"
+    connector: str = "auto"
     dtype: str = "auto"
     device: str = "cpu"
     max_model_len: int | None = None
     block_size: int = 16
-    kv_cache_memory_bytes: int = 1 << 30
-    max_num_seqs: int = 64
-    max_num_batched_tokens: int = 512
+    kv_cache_memory_bytes: int | None = None
+    gpu_memory_utilization: float = 0.9
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
     enable_prefix_caching: bool = True
     cores: tuple[int, ...] = ()
     load_format: str = "auto"

@@ -24,7 +24,8 @@ IDLE_WAIT_S: Final = 0.05
 """Longest sleep of an idle engine: how late a lease's end may be noticed."""
 
 TRANSFER_WAIT_S: Final = 0.0005
-"""Sleep between looks at writes that are under way while there is nothing to compute."""
+"""Sleep between looks at writes that are under way while there is nothing to compute, or nothing
+but what a device computes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,10 @@ class Outbox:
     def close(self, conn: ConnId) -> None:
         self._items.append(Close(conn))
 
+    @property
+    def waiting(self) -> bool:
+        return bool(self._items)
+
     def take(self) -> list[Outgoing]:
         items, self._items = self._items, []
         return items
@@ -157,7 +162,10 @@ class EngineThread:
                 self._hand_over()
                 return
             worker.tick(self._clock())
-            if worker.has_work():
+            if self._outbox.waiting:
+                # What is said by now must not wait for the step.
+                self._hand_over()
+            if self._can_step():
                 worker.step()
             self._hand_over()
 
@@ -169,7 +177,7 @@ class EngineThread:
             self._deliver(items, snapshot)
 
     def _take_in(self) -> None:
-        """Everything that waits; blocks for a moment only when there is nothing to compute."""
+        """Everything that waits; blocks for a moment only when no step is to be run."""
         try:
             item = self._inbox.get(timeout=self._patience())
             while True:
@@ -178,8 +186,12 @@ class EngineThread:
         except Empty:
             return
 
+    def _can_step(self) -> bool:
+        """The word that a prompt's KV is there must not wait for the end of another's step."""
+        return self._worker.has_work() and not self._worker.must_listen()
+
     def _patience(self) -> float:
-        if self._worker.has_work():
+        if self._can_step():
             return 0.0
         return TRANSFER_WAIT_S if self._worker.transfers_pending() else IDLE_WAIT_S
 

@@ -1,4 +1,4 @@
-"""Turns "layer stored" into copies: the KVSink of a prefill worker.
+"""Turns "layer stored" into writes: the KVSink of a prefill worker.
 
 Driven by the engine's thread. Knows, per pushing request, where its blocks go.
 """
@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from splitserve.engine.api import PushSpan
 from splitserve.ids import RequestId
 from splitserve.protocol.handoff import GrantTarget
-from splitserve.protocol.memory import KVLayout
-from splitserve.transfer.base import Connector, PeerId, TransferId
-from splitserve.transfer.plan import BlockRun, block_runs, layer_copies
+from splitserve.transfer.base import Connector, LayerWriter, PeerId, TransferId
+from splitserve.transfer.plan import BlockRun, block_runs
 
 
 @dataclass(slots=True)
@@ -28,12 +27,11 @@ class Push:
 class Pusher:
     """Implements KVSink over one connector."""
 
-    def __init__(self, connector: Connector, layout: KVLayout) -> None:
+    def __init__(self, connector: Connector) -> None:
         self._connector = connector
-        self._layout = layout
         self._pushes: dict[RequestId, Push] = {}
         self._by_transfer: dict[TransferId, RequestId] = {}
-        self._step: list[tuple[RequestId, Push, list[BlockRun]]] = []
+        self._step: list[tuple[RequestId, Push, LayerWriter]] = []
 
     def open(self, request_id: RequestId, peer: PeerId, target: GrantTarget) -> None:
         self._pushes[request_id] = Push(peer, target)
@@ -55,13 +53,12 @@ class Pusher:
             if push is not None:
                 runs = wanted_runs(span, push.target)
                 if runs:
-                    self._step.append((span.request_id, push, runs))
+                    writer = self._connector.writer(push.peer, runs)
+                    self._step.append((span.request_id, push, writer))
 
     def on_layer(self, layer: int) -> None:
-        for request_id, push, runs in self._step:
-            target_layout = self._connector.layout(push.peer)
-            copies = layer_copies(runs, self._layout, target_layout, layer)
-            transfer = self._connector.write(push.peer, copies)
+        for request_id, push, writer in self._step:
+            transfer = writer.write(layer)
             push.open_transfers.add(transfer)
             self._by_transfer[transfer] = request_id
 

@@ -76,7 +76,6 @@ class Worker:
         clock: Clock,
         watch: Callable[[int], ProcessWatch],
     ) -> None:
-        info = engine.describe()
         self._engine = engine
         self._port = port
         self._facts = facts
@@ -101,7 +100,7 @@ class Worker:
         )
         self._colocated = Colocated(engine, port, self._owners)
         self._decode = Decode(engine, port, self._owners, identity, clock, watch)
-        pusher = Pusher(connector, info.layout)
+        pusher = Pusher(connector)
         self._prefill = PrefillRole(engine, port, self._owners, self._links, pusher, clock)
 
     def handle(self, conn: ConnId, message: Message) -> None:
@@ -227,6 +226,10 @@ class Worker:
 
     def has_work(self) -> bool:
         return self._engine.has_work()
+
+    def must_listen(self) -> bool:
+        """Whether ``step`` might wait for the device while ends of transfers are to be told."""
+        return self._prefill.pending and self._engine.computing()
 
     def transfers_pending(self) -> bool:
         return self._prefill.pending

@@ -1,7 +1,7 @@
 """Connector: moves KV bytes between two workers' pools. It sees integers, never tensors.
 
 One connector per worker. The receiving side calls ``open`` and hands ``describe()`` to writers;
-the writing side calls ``connect`` with those bytes and then ``write``. All calls come from the
+the writing side calls ``connect`` with those bytes and then ``writer``. All calls come from the
 engine's thread unless said otherwise.
 """
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NewType, Protocol
 
-from splitserve.protocol.memory import Copy, KVLayout, MemoryRegion
+from splitserve.protocol.memory import KVLayout, MemoryRegion
+from splitserve.transfer.plan import BlockRun
 
 PeerId = NewType("PeerId", int)
 """A connected remote pool, as this connector numbers it."""
@@ -26,6 +27,15 @@ class TransferEvent:
     state: Literal["done", "failed"]
     nbytes: int
     error: str = ""
+
+
+class LayerWriter(Protocol):
+    """Writes one set of blocks, layer by layer, from this pool into a peer's."""
+
+    def write(self, layer: int) -> TransferId:
+        """Starts copying the blocks of ``layer``, as they are once all work that this process has
+        given its device so far is done. Never waits, not for the device and not for the peer."""
+        ...
 
 
 class Connector(Protocol):
@@ -52,8 +62,12 @@ class Connector(Protocol):
         """The peer pool's layout."""
         ...
 
-    def write(self, peer: PeerId, copies: Sequence[Copy]) -> TransferId:
-        """Starts copying from this pool into the peer's. Never waits for the peer."""
+    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
+        """Prepares to copy ``runs`` of any layer, so that each layer costs the engine's thread
+        little, however many blocks there are. Raises BugError for blocks outside either pool.
+
+        Writes to a peer that is not connected any more end as failed.
+        """
         ...
 
     def poll(self) -> list[TransferEvent]:

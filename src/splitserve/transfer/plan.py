@@ -1,4 +1,4 @@
-"""Which bytes of one pool go where in another. Pure.
+"""Which blocks of one pool go where in another, and whether they may. Pure.
 
 Both pools must have the same block shape; they may differ in number of blocks.
 """
@@ -6,8 +6,8 @@ Both pools must have the same block shape; they may differ in number of blocks.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splitserve.errors import ProtocolMismatch
-from splitserve.protocol.memory import Copy, KVLayout
+from splitserve.errors import BugError, ProtocolMismatch
+from splitserve.protocol.memory import KVLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,37 @@ def check_compatible(source: KVLayout, target: KVLayout) -> None:
             )
 
 
+def check_own(own: KVLayout, nbytes: int) -> None:
+    """Raises BugError unless a pool of ``nbytes`` is as large as its layout says."""
+    if own.pool_bytes > nbytes:
+        raise BugError(f"the KV pool has {nbytes} bytes, not {own.pool_bytes}")
+
+
+def check_peer(own: KVLayout, peer: KVLayout, nbytes: int) -> None:
+    """Raises ProtocolMismatch unless a peer's pool of ``nbytes`` may be written to from ours: the
+    layouts agree, and the pool is as large as its layout says."""
+    check_compatible(own, peer)
+    if peer.pool_bytes > nbytes:
+        raise ProtocolMismatch(f"the peer's KV pool has {nbytes} bytes, not {peer.pool_bytes}")
+
+
+def check_runs(runs: Sequence[BlockRun], source_blocks: int, target_blocks: int) -> None:
+    """Raises BugError for blocks that either pool lacks: memory safety is not left to callers."""
+    for run in runs:
+        if (
+            run.count < 1
+            or not 0 <= run.source <= source_blocks - run.count
+            or not 0 <= run.target <= target_blocks - run.count
+        ):
+            raise BugError(f"{run} leaves a pool of {source_blocks} or {target_blocks} blocks")
+
+
+def check_layer(layer: int, layout: KVLayout) -> None:
+    """Raises BugError for a layer that the pools lack."""
+    if not 0 <= layer < layout.num_layers:
+        raise BugError(f"there is no layer {layer} in a pool of {layout.num_layers}")
+
+
 def block_runs(sources: Sequence[int], targets: Sequence[int]) -> list[BlockRun]:
     """Pairs of blocks, joined where both sides are consecutive, so that copies are few."""
     runs: list[BlockRun] = []
@@ -40,17 +71,3 @@ def block_runs(sources: Sequence[int], targets: Sequence[int]) -> list[BlockRun]
                 continue
         runs.append(BlockRun(source, target, 1))
     return runs
-
-
-def layer_copies(
-    runs: Sequence[BlockRun], source: KVLayout, target: KVLayout, layer: int
-) -> list[Copy]:
-    """The copies that move ``runs`` of one layer."""
-    return [
-        Copy(
-            source.offset(layer, run.source),
-            target.offset(layer, run.target),
-            run.count * source.block_bytes,
-        )
-        for run in runs
-    ]

@@ -7,6 +7,7 @@ from splitserve.loading import load
 from splitserve.transfer.base import Connector
 
 CONNECTORS: Final = {
+    "cuda_ipc": "splitserve.transfer.connectors.cuda_ipc:CudaIpcConnector",
     "memory": "splitserve.transfer.connectors.memory:MemoryConnector",
     "shm": "splitserve.transfer.connectors.shm:ShmConnector",
 }
@@ -18,3 +19,9 @@ def create_connector(name: str) -> Connector:
         raise ConfigError(f"unknown connector {name!r}: choose one of {', '.join(CONNECTORS)}")
     connector: Connector = load(CONNECTORS[name])()
     return connector
+
+
+def choose_connector(device: str) -> str:
+    """The connector between processes of one host for KV pools on ``device`` (``cpu``, ``cuda`` or
+    ``cuda:N``)."""
+    return "cuda_ipc" if device.partition(":")[0] == "cuda" else "shm"

@@ -19,8 +19,13 @@ def plan(asked: int | None = None, utilization: float = 0.9, others: int = GIB) 
 
 
 def test_the_pool_is_what_the_share_leaves() -> None:
-    assert plan().pool == 70 * GIB
-    assert plan(utilization=0.5).pool == 30 * GIB
+    assert plan().pool == 71 * GIB
+    assert plan(utilization=0.5).pool == 31 * GIB
+
+
+def test_two_that_share_a_gpu_each_get_their_share() -> None:
+    first = plan(utilization=0.45, others=0).pool
+    assert plan(utilization=0.45, others=45 * GIB).pool == first == 26 * GIB
 
 
 def test_a_pool_that_was_asked_for_may_go_beyond_the_share() -> None:
@@ -39,5 +44,5 @@ def test_a_pool_that_does_not_fit_is_refused() -> None:
 
 def test_the_plan_says_every_part() -> None:
     assert str(plan()) == (
-        "weights 15.0, KV pool 70.0, a largest step 3.0, graphs 1.0, others 1.0, of 100.0 GiB"
+        "weights 15.0, KV pool 71.0, a largest step 3.0, graphs 1.0, others 1.0, of 100.0 GiB"
     )

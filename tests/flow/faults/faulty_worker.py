@@ -12,18 +12,18 @@ import ctypes
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from splitserve.cli.main import main
 from splitserve.protocol.codec import Message
 from splitserve.protocol.handoff import KVReady
-from splitserve.protocol.memory import Copy
 from splitserve.roles.loop import Outbox
 from splitserve.roles.port import ConnId
-from splitserve.transfer.base import PeerId, TransferEvent, TransferId
+from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent, TransferId
 from splitserve.transfer.connectors.shm import ShmConnector
+from splitserve.transfer.plan import BlockRun
 from splitserve.transfer.registry import CONNECTORS
 
 FAULTS = Path(os.environ["FAULTS"])
@@ -61,40 +61,69 @@ class Repeater:
 REPEATER = Repeater()
 
 
+@dataclass
+class Stalled:
+    transfer: TransferId
+    peer: PeerId
+    writer: LayerWriter
+    layer: int
+
+
+@dataclass
+class FaultyWriter:
+    """One set of blocks of a FaultyConnector."""
+
+    connector: "FaultyConnector"
+    peer: PeerId
+    runs: Sequence[BlockRun]
+    real: LayerWriter
+
+    def write(self, layer: int) -> TransferId:
+        return self.connector.start(self, layer)
+
+
 class FaultyConnector(ShmConnector):
     """Shared memory that does what the file says."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._stalled: list[tuple[TransferId, PeerId, Sequence[Copy]]] = []
+        self._stalled: list[Stalled] = []
+        self._gone: list[TransferEvent] = []
         self._failed: set[TransferId] = set()
         self._renamed: dict[TransferId, TransferId] = {}
 
-    def write(self, peer: PeerId, copies: Sequence[Copy]) -> TransferId:
+    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
+        return FaultyWriter(self, peer, runs, super().writer(peer, runs))
+
+    def start(self, writer: FaultyWriter, layer: int) -> TransferId:
         fault = asked()
         if fault == "stall":
-            transfer = TransferId(next(self._ids))
-            self._stalled.append((transfer, peer, copies))
+            transfer = self._ends.begin()
+            self._stalled.append(Stalled(transfer, writer.peer, writer.real, layer))
             return transfer
-        transfer = super().write(peer, copies)
+        transfer = writer.real.write(layer)
         if fault == "fail":
             self._failed.add(transfer)
         elif fault == "corrupt":
-            self._spoil(peer, copies)
+            self._spoil(writer, layer)
         return transfer
 
     def poll(self) -> list[TransferEvent]:
         REPEATER.look()
         if self._stalled and asked() != "stall":
             stalled, self._stalled = self._stalled, []
-            for transfer, peer, copies in stalled:
-                self._renamed[super().write(peer, copies)] = transfer
-        return [self._ended(event) for event in super().poll()]
+            for entry in stalled:
+                self._renamed[entry.writer.write(entry.layer)] = entry.transfer
+        gone, self._gone = self._gone, []
+        return gone + [self._ended(event) for event in super().poll()]
 
     def disconnect(self, peer: PeerId) -> None:
-        gone = [transfer for transfer, its_peer, _ in self._stalled if its_peer == peer]
-        self._stalled = [entry for entry in self._stalled if entry[1] != peer]
-        self._events += [TransferEvent(transfer, "failed", 0, "gone") for transfer in gone]
+        self._gone += [
+            TransferEvent(entry.transfer, "failed", 0, "gone")
+            for entry in self._stalled
+            if entry.peer == peer
+        ]
+        self._stalled = [entry for entry in self._stalled if entry.peer != peer]
         super().disconnect(peer)
 
     def _ended(self, event: TransferEvent) -> TransferEvent:
@@ -103,10 +132,12 @@ class FaultyConnector(ShmConnector):
             return TransferEvent(event.transfer, "failed", 0, "a test said so")
         return replace(event, transfer=self._renamed.pop(event.transfer, event.transfer))
 
-    def _spoil(self, peer: PeerId, copies: Sequence[Copy]) -> None:
-        target: Any = self._peers[peer]
-        for copy in copies:
-            ctypes.memset(target.address + copy.target, 0x5A, copy.nbytes)
+    def _spoil(self, writer: FaultyWriter, layer: int) -> None:
+        target: Any = self._peers[writer.peer]
+        layout = target.pool.layout
+        for run in writer.runs:
+            start = target.address + layout.offset(layer, run.target)
+            ctypes.memset(start, 0x5A, run.count * layout.block_bytes)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from splitserve.engine.api import KVSink
@@ -76,7 +75,7 @@ class CudaDecoder:
         x, h = kernels.embed(records, chosen, self._embedding, self._layers[0].attn_norm, eps)
         last = len(self._layers) - 1
         for index, (layer, kv) in enumerate(zip(self._layers, pool, strict=True)):
-            qkv = F.linear(h, layer.qkv, layer.qkv_bias)
+            qkv = kernels.linear(h, layer.qkv, layer.qkv_bias)
             q = kernels.rotate_and_store(
                 qkv, records, self._turns, layer.qk_norm, eps, kv, config.num_heads
             )
@@ -90,12 +89,12 @@ class CudaDecoder:
                 x = x.index_select(0, sampled)
             else:
                 attended = attend(q, kv).view(len(q), -1)
-            delta = F.linear(attended, layer.out, layer.out_bias)
+            delta = kernels.linear(attended, layer.out, layer.out_bias)
             h = kernels.add_norm(x, delta, layer.mlp_norm, eps)
-            delta = F.linear(kernels.silu_mul(F.linear(h, layer.gate_up)), layer.down)
+            delta = kernels.linear(kernels.silu_mul(kernels.linear(h, layer.gate_up)), layer.down)
             following = self._norm if index == last else self._layers[index + 1].attn_norm
             h = kernels.add_norm(x, delta, following, eps)
-        return torch.mm(h, self._head.t(), out=scores)
+        return kernels.linear(h, self._head, out=scores)
 
 
 def _turns(config: DecoderConfig, device: torch.device) -> Tensor:

@@ -65,7 +65,7 @@ class DecodeGraphs:
     def capture(self, stage: Stage) -> None:
         """Captures every rung, the largest first: the others then fit into its memory."""
         memory = torch.cuda.graph_pool_handle()
-        stream = torch.cuda.Stream(self._common.device)  # type: ignore[no-untyped-call]
+        stream = torch.cuda.Stream(self._common.device)
         for rung in reversed(self._rungs):
             attention = GraphAttention(self._common, rung, self._indices)
             stage.clear()

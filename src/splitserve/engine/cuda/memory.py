@@ -40,19 +40,19 @@ def plan_memory(
     utilization: float,
     asked: int | None,
 ) -> MemoryPlan:
-    """What is left for the KV pool, or the ``asked`` bytes of it.
+    """What this process's share of the GPU leaves for the KV pool, or the ``asked`` bytes.
 
     Raises ConfigError, with the figures and the cure, when that is nothing or is not there.
     """
-    taken = others + weights + work + graphs
-    left = int(total * utilization) - taken
+    own = weights + work + graphs
+    left = min(int(total * utilization), total - others) - own
     plan = MemoryPlan(total, others, weights, work, graphs, left if asked is None else asked)
     if asked is None and left <= 0:
         raise ConfigError(
             f"no GPU memory is left for the KV pool ({plan}): raise gpu_memory_utilization "
             f"({utilization:g}), lower max_num_batched_tokens, or free the GPU"
         )
-    if asked is not None and taken + asked > total:
+    if asked is not None and others + own + asked > total:
         raise ConfigError(
             f"a KV pool of {_gib(asked)} GiB does not fit ({plan}): lower kv_cache_memory_bytes"
         )

@@ -74,6 +74,8 @@ class CudaRunner:
         check_config(config)
         self._device = _device(config.device)
         torch.cuda.set_device(self._device)
+        # What is computed on the host here is too small to share among threads.
+        torch.set_num_threads(1)
         folder = resolve(config.model)
         model = read_decoder_config(folder.config())
         self._dtype = choose_dtype(config.dtype, folder.config())
@@ -129,7 +131,7 @@ class CudaRunner:
         self._finish(scores, [request for request, _ in asked], [spec for _, spec in asked])
 
     def ready(self) -> bool:
-        return not self._open or bool(self._open[0].done.query())  # type: ignore[no-untyped-call]
+        return not self._open or bool(self._open[0].done.query())
 
     def collect(self) -> list[Sampled]:
         if not self._open:
@@ -174,7 +176,7 @@ class CudaRunner:
             self._chosen[: len(requests)] = tokens
             host.copy_(tokens, non_blocking=True)
             logprobs = self._sampler.logprobs(scores, tokens, specs)
-        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done = torch.cuda.Event()
         done.record()
         self._open.append(_Launch(tuple(requests), host, logprobs, done))
 
@@ -197,7 +199,7 @@ class CudaRunner:
         self._sampler = Sampler(device)
         self._tables = BlockTables(2 * self._max_rows)
         self._stage = Stage(_STAGE_ITEMS)
-        self._staged = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._staged = torch.cuda.Event()
         self._chosen = torch.zeros(self._max_rows, dtype=torch.int32, device=device)
         self._results = deque(
             torch.zeros(self._max_rows, dtype=torch.int32, pin_memory=True) for _ in range(DEPTH)

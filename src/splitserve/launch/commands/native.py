@@ -6,9 +6,10 @@ Every setting is written out, so that ``ps`` shows what runs.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from splitserve.engine.device import Sizes
 from splitserve.launch.addresses import unix_address
 from splitserve.launch.spec import PARENT_PID, STATUS_FD, ProcessSpec, WorkerSlot, thread_limits
-from splitserve.launch.topology import ModelAsked, Topology
+from splitserve.launch.topology import ModelAsked, Topology, WorkerGroup
 
 _SUPERVISED = ("--status-fd", STATUS_FD, "--parent-pid", PARENT_PID)
 
@@ -16,6 +17,7 @@ _SUPERVISED = ("--status-fd", STATUS_FD, "--parent-pid", PARENT_PID)
 def worker_process(slot: WorkerSlot) -> ProcessSpec:
     """``splitserve worker`` on a Unix socket in the run directory."""
     group, address = slot.group, unix_address(slot.paths.run_dir, slot.name)
+    sizes, cores = group.sizes, ",".join(map(str, slot.cores))
     return ProcessSpec(
         name=slot.name,
         role=group.role,
@@ -26,14 +28,14 @@ def worker_process(slot: WorkerSlot) -> ProcessSpec:
         argv=(
             *(slot.paths.python, "-m", "splitserve", "worker", slot.model.name),
             *("--role", group.role, "--name", slot.name, "--listen", address),
-            *("--engine", group.engine, "--connector", group.connector),
-            *("--device", group.device),
+            *("--engine", group.engine, "--connector", group.chosen_connector),
+            *("--device", slot.device),
             *_model_flags(slot.model),
-            *("--kv-cache-memory-bytes", str(group.kv_cache_memory_bytes)),
-            *("--max-num-seqs", str(group.max_num_seqs)),
-            *("--max-num-batched-tokens", str(group.max_num_batched_tokens)),
+            *_memory_flags(group, sizes),
+            *("--max-num-seqs", str(sizes.max_num_seqs)),
+            *("--max-num-batched-tokens", str(sizes.max_num_batched_tokens)),
             f"--{'' if group.enable_prefix_caching else 'no-'}enable-prefix-caching",
-            *("--cores", ",".join(map(str, slot.cores))),
+            *(("--cores", cores) if cores else ()),
             *("--drain-grace-s", str(group.drain_grace_s)),
             *_SUPERVISED,
         ),
@@ -82,6 +84,13 @@ def gateway_process(
             *_SUPERVISED,
         ),
     )
+
+
+def _memory_flags(group: WorkerGroup, sizes: Sizes) -> tuple[str, ...]:
+    """The size of the KV pool or, where the worker finds that out, what it may use in all."""
+    if sizes.kv_cache_memory_bytes is None:
+        return ("--gpu-memory-utilization", str(group.gpu_memory_utilization))
+    return ("--kv-cache-memory-bytes", str(sizes.kv_cache_memory_bytes))
 
 
 def _model_flags(model: ModelAsked) -> tuple[str, ...]:

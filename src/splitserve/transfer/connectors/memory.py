@@ -1,6 +1,5 @@
 """Copies within one process: for tests and for two engines in one process."""
 
-import ctypes
 import os
 from collections.abc import Sequence
 from itertools import count
@@ -8,10 +7,11 @@ from itertools import count
 import msgspec
 
 from splitserve.errors import BugError, TransferFailed
-from splitserve.protocol.memory import Copy, KVLayout, MemoryRegion
-from splitserve.transfer.base import PeerId, TransferEvent, TransferId
-from splitserve.transfer.bounds import check_bounds
-from splitserve.transfer.plan import check_compatible
+from splitserve.protocol.memory import KVLayout, MemoryRegion
+from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent
+from splitserve.transfer.ends import Ends, GoneWriter
+from splitserve.transfer.memcpy import HostPool, HostWriter
+from splitserve.transfer.plan import BlockRun, check_own, check_peer
 
 
 class _Pool(msgspec.Struct, frozen=True):
@@ -19,6 +19,9 @@ class _Pool(msgspec.Struct, frozen=True):
     address: int
     nbytes: int
     layout: KVLayout
+
+    def host(self) -> HostPool:
+        return HostPool(self.address, self.layout)
 
 
 class MemoryConnector:
@@ -28,9 +31,10 @@ class MemoryConnector:
         self._pool: _Pool | None = None
         self._peers: dict[PeerId, _Pool] = {}
         self._ids = count(1)
-        self._events: list[TransferEvent] = []
+        self._ends = Ends()
 
     def open(self, region: MemoryRegion, layout: KVLayout) -> None:
+        check_own(layout, region.nbytes)
         self._pool = _Pool(os.getpid(), region.address, region.nbytes, layout)
 
     def describe(self) -> bytes:
@@ -42,7 +46,7 @@ class MemoryConnector:
             raise TransferFailed(
                 f"connector memory works within one process; the peer is process {pool.pid}"
             )
-        check_compatible(self._own().layout, pool.layout)
+        check_peer(self._own().layout, pool.layout, pool.nbytes)
         peer_id = PeerId(next(self._ids))
         self._peers[peer_id] = pool
         return peer_id
@@ -50,24 +54,15 @@ class MemoryConnector:
     def layout(self, peer: PeerId) -> KVLayout:
         return self._peers[peer].layout
 
-    def write(self, peer: PeerId, copies: Sequence[Copy]) -> TransferId:
-        transfer = TransferId(next(self._ids))
+    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
         target = self._peers.get(peer)
         if target is None:
-            self._events.append(TransferEvent(transfer, "failed", 0, "peer is not connected"))
-            return transfer
-        own = self._own()
-        total = 0
-        for copy in copies:
-            check_bounds(copy, own.nbytes, target.nbytes)
-            ctypes.memmove(target.address + copy.target, own.address + copy.source, copy.nbytes)
-            total += copy.nbytes
-        self._events.append(TransferEvent(transfer, "done", total))
-        return transfer
+            return GoneWriter(self._ends)
+        own, connected = self._own().host(), lambda: peer in self._peers
+        return HostWriter(self._ends, runs, own, target.host(), connected)
 
     def poll(self) -> list[TransferEvent]:
-        events, self._events = self._events, []
-        return events
+        return self._ends.take()
 
     def disconnect(self, peer: PeerId) -> None:
         self._peers.pop(peer, None)

@@ -15,10 +15,11 @@ from itertools import count
 import msgspec
 
 from splitserve.errors import BugError, ConfigError, ProtocolMismatch, TransferFailed
-from splitserve.protocol.memory import Copy, KVLayout, MemoryRegion
-from splitserve.transfer.base import PeerId, TransferEvent, TransferId
-from splitserve.transfer.bounds import check_bounds
-from splitserve.transfer.plan import check_compatible
+from splitserve.protocol.memory import KVLayout, MemoryRegion
+from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent
+from splitserve.transfer.ends import Ends, GoneWriter
+from splitserve.transfer.memcpy import HostPool, HostWriter
+from splitserve.transfer.plan import BlockRun, check_own, check_peer
 
 
 class _SharedPool(msgspec.Struct, frozen=True):
@@ -49,9 +50,10 @@ class ShmConnector:
         self._layout: KVLayout | None = None
         self._peers: dict[PeerId, _Peer] = {}
         self._ids = count(1)
-        self._events: list[TransferEvent] = []
+        self._ends = Ends()
 
     def open(self, region: MemoryRegion, layout: KVLayout) -> None:
+        check_own(layout, region.nbytes)
         if region.shared_fd < 0:
             raise ConfigError("connector shm needs a KV pool in shared memory")
         inode = os.fstat(region.shared_fd).st_ino
@@ -69,7 +71,7 @@ class ShmConnector:
         except msgspec.DecodeError as error:
             raise ProtocolMismatch(f"peer is not of connector shm: {error}") from error
         _, layout = self._own()
-        check_compatible(layout, pool.layout)
+        check_peer(layout, pool.layout, pool.nbytes)
         mapping = _map(pool)
         view = (ctypes.c_char * pool.nbytes).from_buffer(mapping)
         peer_id = PeerId(next(self._ids))
@@ -79,24 +81,17 @@ class ShmConnector:
     def layout(self, peer: PeerId) -> KVLayout:
         return self._peers[peer].pool.layout
 
-    def write(self, peer: PeerId, copies: Sequence[Copy]) -> TransferId:
-        transfer = TransferId(next(self._ids))
+    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
+        region, layout = self._own()
         target = self._peers.get(peer)
         if target is None:
-            self._events.append(TransferEvent(transfer, "failed", 0, "peer is not connected"))
-            return transfer
-        region, _ = self._own()
-        total = 0
-        for copy in copies:
-            check_bounds(copy, region.nbytes, target.pool.nbytes)
-            ctypes.memmove(target.address + copy.target, region.address + copy.source, copy.nbytes)
-            total += copy.nbytes
-        self._events.append(TransferEvent(transfer, "done", total))
-        return transfer
+            return GoneWriter(self._ends)
+        theirs = HostPool(target.address, target.pool.layout)
+        own, connected = HostPool(region.address, layout), lambda: peer in self._peers
+        return HostWriter(self._ends, runs, own, theirs, connected)
 
     def poll(self) -> list[TransferEvent]:
-        events, self._events = self._events, []
-        return events
+        return self._ends.take()
 
     def disconnect(self, peer: PeerId) -> None:
         gone = self._peers.pop(peer, None)

@@ -1,0 +1,159 @@
+"""Copies blocks from a pool on this device into another process's, on a stream beside the engine's.
+
+One kernel copies all blocks of one layer. Which ones it reads from a table on the device, so that a
+write costs the engine's thread the same for one block and for thousands.
+"""
+
+from array import array
+from typing import Final
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from splitserve.errors import ConfigError, TransferFailed
+from splitserve.transfer.cuda.handles import close_handle, export_handle, open_handle
+
+_PART_WORDS: Final = 1024
+"""Words that one program copies: with 8-byte words a quarter of a usual block."""
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def copy_blocks(
+    source: tl.tensor, target: tl.tensor, pairs: tl.tensor, WORDS: tl.constexpr, PART: tl.constexpr
+) -> None:
+    """``target[pairs[i, 1]] = source[pairs[i, 0]]``, blocks of ``WORDS`` words.
+
+    ``pairs [blocks, 2]`` int32. Programs ``[blocks, ceil(WORDS / PART)]``.
+    """
+    pair = pairs + 2 * tl.program_id(0)
+    read = source + tl.load(pair).to(tl.int64) * WORDS
+    write = target + tl.load(pair + 1).to(tl.int64) * WORDS
+    words = tl.program_id(1) * PART + tl.arange(0, PART)
+    inside = words < WORDS
+    tl.store(write + words, tl.load(read + words, mask=inside), mask=inside)
+
+
+class CudaPush:
+    """The PushDevice of GPU ``index``, for blocks of ``block_bytes``."""
+
+    def __init__(self, index: int, block_bytes: int) -> None:
+        """Raises ConfigError when there is no such GPU or blocks are no whole 4-byte words."""
+        if index >= torch.cuda.device_count():
+            raise ConfigError(f"there is no cuda:{index}; torch sees {torch.cuda.device_count()}")
+        if block_bytes % 4:
+            raise ConfigError(f"connector cuda_ipc copies 4-byte words; a block has {block_bytes}")
+        self._device = torch.device("cuda", index)
+        self._word = torch.int64 if block_bytes % 8 == 0 else torch.int32
+        self._words = block_bytes // self._word.itemsize
+        self._part = min(_PART_WORDS, triton.next_power_of_2(self._words))
+        self._stream = torch.cuda.Stream(self._device)
+        self._stored = torch.cuda.Event()
+        self._free: list[torch.cuda.Event] = []
+        self.uuid = _uuid(index)
+
+    def export(self, address: int, nbytes: int) -> bytes:
+        """The handle of the pool at ``address``. Raises ConfigError.
+
+        Also makes the kernel and torch's small buffers, which would otherwise hold the first
+        prompt up.
+        """
+        handle = export_handle(self._device, address, nbytes)
+        self._launch(self._upload(array("i", (0, 0))), 0, address, address)
+        self._stream.synchronize()
+        return handle
+
+    def map(self, handle: bytes, uuid: str) -> int:
+        """The address here of a peer's pool on GPU ``uuid``. Raises TransferFailed."""
+        self._check_reach(uuid)
+        return open_handle(self._device, handle)
+
+    def unmap(self, address: int) -> None:
+        """Raises TransferFailed."""
+        close_handle(self._device, address)
+
+    def copier(self, pairs: "array[int]") -> "_Copier":
+        """``pairs``: source and target block in turn, 4 bytes each."""
+        return _Copier(self, self._upload(pairs), len(pairs) // 2)
+
+    def copy(self, table: Tensor, blocks: int, source: int, target: int) -> "_Mark":
+        """Copies once all that the engine's stream was given so far is done. Never waits."""
+        self._stored.record(torch.cuda.current_stream(self._device))
+        self._stream.wait_event(self._stored)
+        self._launch(table, blocks, source, target)
+        event = self._free.pop() if self._free else torch.cuda.Event()
+        event.record(self._stream)
+        return _Mark(event, self._free)
+
+    def _upload(self, pairs: "array[int]") -> Tensor:
+        # torch does not give pinned memory out again before the copy from it is done, nor memory of
+        # a stream before what that stream does with it.
+        host = torch.empty(len(pairs), dtype=torch.int32, pin_memory=True)
+        host.numpy()[:] = pairs
+        with torch.cuda.stream(self._stream):
+            return host.to(self._device, non_blocking=True)
+
+    def _launch(self, table: Tensor, blocks: int, source: int, target: int) -> None:
+        grid = (blocks, triton.cdiv(self._words, self._part))
+        pools = _Address(source, self._word), _Address(target, self._word)
+        with torch.cuda.stream(self._stream):
+            copy_blocks[grid](*pools, table, self._words, self._part)
+
+    def _check_reach(self, uuid: str) -> None:
+        seen = {_uuid(index): index for index in range(torch.cuda.device_count())}
+        if uuid not in seen:
+            raise TransferFailed(
+                f"the peer's GPU {uuid} is not visible here: both workers must run on one host, "
+                "and CUDA_VISIBLE_DEVICES of each must name both GPUs"
+            )
+        own, theirs = self._device.index, seen[uuid]
+        if own != theirs and not torch.cuda.can_device_access_peer(own, theirs):
+            raise TransferFailed(
+                f"cuda:{own} has no peer access to cuda:{theirs}: connector cuda_ipc needs GPUs "
+                "that NVLink or one PCIe root joins"
+            )
+
+
+class _Copier:
+    """One set of blocks, listed on the device."""
+
+    def __init__(self, push: CudaPush, table: Tensor, blocks: int) -> None:
+        self._push = push
+        self._table = table
+        self._blocks = blocks
+
+    def copy(self, source: int, target: int) -> "_Mark":
+        return self._push.copy(self._table, self._blocks, source, target)
+
+
+class _Mark:
+    """The end of one copy. Its event is used again once ``ended`` was true."""
+
+    def __init__(self, event: torch.cuda.Event, free: list[torch.cuda.Event]) -> None:
+        self._event = event
+        self._free = free
+
+    def ended(self) -> bool:
+        if not self._event.query():
+            return False
+        self._free.append(self._event)
+        return True
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+class _Address:
+    """What Triton takes for a tensor: memory that torch did not allocate."""
+
+    def __init__(self, address: int, dtype: torch.dtype) -> None:
+        self._address = address
+        self.dtype = dtype
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def _uuid(index: int) -> str:
+    return str(torch.cuda.get_device_properties(index).uuid)

@@ -1,0 +1,8 @@
+import pytest
+
+
+@pytest.fixture(params=[1, 2])
+def depth(request: pytest.FixtureRequest) -> int:
+    """How many launches the fake keeps open."""
+    assert isinstance(request.param, int)
+    return request.param
