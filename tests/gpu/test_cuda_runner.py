@@ -9,7 +9,6 @@ from gpu_rig import (
     ALL_SCORES,
     FAMILIES,
     GREEDY,
-    Line,
     answer,
     lines,
     open_runner,
@@ -28,6 +27,9 @@ pytestmark = pytest.mark.gpu
 
 WORSE_THAN_TRANSFORMERS = 1.25
 """Our error against float32 may be this much of what transformers' own bf16 has there."""
+
+NOISE = 0.15
+"""Root mean square between log-probabilities whose sums were rounded in another order."""
 
 
 @pytest.fixture(scope="module")
@@ -72,30 +74,25 @@ def test_a_prompt_in_chunks_gives_the_scores_of_a_whole_one(runner: CudaRunner, 
     [expected] = step(runner, [whole.prompt_row(400, ALL_SCORES)])
     while cut.computed < 400:
         found = step(runner, [cut.prompt_row(min(chunk, 400 - cut.computed), ALL_SCORES)])
-    assert error(scores(found[0]), scores(expected)) < 0.05
+    assert error(scores(found[0]), scores(expected)) < NOISE
 
 
-def test_a_mixed_step_gives_each_row_its_own_scores(runner: CudaRunner) -> None:
-    def batch() -> list[Line]:
-        return lines(runner, [40, 300, 77, 5], seed=2)
-
-    alone = []
-    for line in batch():
-        line.output.append(step(runner, [line.prompt_row(len(line.prompt))])[0].token_id)
-        alone.append((line.output[0], scores(step(runner, [line.next_row(ALL_SCORES)])[0])))
-    a, b, c, d = together = batch()
+def test_a_mixed_step_gives_each_row_its_own_scores(qwen2: Path, runner: CudaRunner) -> None:
+    a, b, c, d = batch = lines(runner, [40, 300, 77, 5], seed=2)
+    [extra] = lines(runner, [33], seed=3)
     step(runner, [b.prompt_row(128), a.prompt_row(40)])
     step(runner, [b.prompt_row(128), d.prompt_row(5)])
-    for line, (token, _) in zip(together, alone, strict=True):
-        line.output.append(token)
     step(runner, [c.prompt_row(77), b.prompt_row(44)])
-    mixed = [d.next_row(ALL_SCORES), a.next_row(ALL_SCORES)]
-    rest = [b.next_row(ALL_SCORES), c.next_row(ALL_SCORES)]
-    [extra] = lines(runner, [33], seed=3)
-    found_d, _, found_a = step(runner, [mixed[0], extra.prompt_row(33), mixed[1]])
-    found_b, found_c = step(runner, rest)
-    for found, (_, expected) in zip((found_a, found_b, found_c, found_d), alone, strict=True):
-        assert error(scores(found), expected) < 0.05
+    for line in batch:
+        line.output.append(7 + len(line.prompt))
+    rows = [d.next_row(ALL_SCORES), extra.prompt_row(33), a.next_row(ALL_SCORES)]
+    of_d, _, of_a = step(runner, rows)
+    of_b, of_c = step(runner, [b.next_row(ALL_SCORES), c.next_row(ALL_SCORES)])
+    for line, sampled in ((a, of_a), (b, of_b), (c, of_c), (d, of_d)):
+        tokens = [*line.prompt, *line.output]
+        exact = reference(qwen2, tokens, torch.float32)[-1]
+        theirs = reference(qwen2, tokens, torch.bfloat16)[-1]
+        assert error(scores(sampled), exact) < 2 * error(theirs, exact)
 
 
 def test_a_launch_goes_on_from_tokens_that_the_host_does_not_know(runner: CudaRunner) -> None:
@@ -116,7 +113,7 @@ def test_a_launch_goes_on_from_tokens_that_the_host_does_not_know(runner: CudaRu
 
 
 def test_graphs_of_every_rung_choose_what_the_plain_pass_chooses(runner: CudaRunner) -> None:
-    for rows in (1, 2, 3, 5, 8, 11, 16):
+    for rows in (1, 2, 3, 5, 8, 11, 15):
         graph, plain = (lines(runner, [20 + 7 * r for r in range(rows)], seed=5) for _ in range(2))
         for batch in (graph, plain):
             for line in batch:
@@ -126,7 +123,13 @@ def test_graphs_of_every_rung_choose_what_the_plain_pass_chooses(runner: CudaRun
         # A row of a prompt keeps the step from being a graph's.
         eager = step(runner, [*(p.next_row(ALL_SCORES) for p in plain), spare.prompt_row(9)])
         for one, other in zip(captured, eager, strict=False):
-            assert error(scores(one), scores(other)) < 0.05
+            assert error(scores(one), scores(other)) < NOISE
+
+
+def test_rows_are_further_apart_than_noise(runner: CudaRunner) -> None:
+    first, second = lines(runner, [50, 60], seed=11)
+    one, other = step(runner, [first.prompt_row(50, ALL_SCORES), second.prompt_row(60, ALL_SCORES)])
+    assert error(scores(one), scores(other)) > 5 * NOISE
 
 
 def test_a_drawn_token_depends_on_seed_and_position_only(runner: CudaRunner) -> None:

@@ -233,6 +233,10 @@ def _pairs(runs: Sequence[BlockRun]) -> "array[int]":
     """Source and target block in turn."""
     pairs = array("i")
     for run in runs:
+        if run.count == 1:
+            pairs.append(run.source)
+            pairs.append(run.target)
+            continue
         sources = range(run.source, run.source + run.count)
         targets = range(run.target, run.target + run.count)
         pairs.extend(chain.from_iterable(zip(sources, targets, strict=True)))

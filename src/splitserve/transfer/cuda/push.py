@@ -5,7 +5,7 @@ write costs the engine's thread the same for one block and for thousands.
 """
 
 from array import array
-from typing import Final
+from typing import Any, Final
 
 import torch
 import triton
@@ -17,6 +17,9 @@ from splitserve.transfer.cuda.handles import close_handle, export_handle, open_h
 
 _PART_WORDS: Final = 1024
 """Words that one program copies: with 8-byte words a quarter of a usual block."""
+
+_ALIGNED: Final = 16
+"""Bytes to which an address must be aligned for the kernel that was compiled for such ones."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -48,6 +51,8 @@ class CudaPush:
         self._word = torch.int64 if block_bytes % 8 == 0 else torch.int32
         self._words = block_bytes // self._word.itemsize
         self._part = min(_PART_WORDS, triton.next_power_of_2(self._words))
+        self._is_aligned = block_bytes % _ALIGNED == 0
+        self._compiled: Any = None
         self._stream = torch.cuda.Stream(self._device)
         self._stored = torch.cuda.Event()
         self._free: list[torch.cuda.Event] = []
@@ -95,10 +100,17 @@ class CudaPush:
             return host.to(self._device, non_blocking=True)
 
     def _launch(self, table: Tensor, blocks: int, source: int, target: int) -> None:
-        grid = (blocks, triton.cdiv(self._words, self._part))
+        grid = (blocks, triton.cdiv(self._words, self._part), 1)
+        if self._compiled is not None:
+            # Without the search for the right kernel, which takes as long as the copy of a layer.
+            stream = self._stream.cuda_stream
+            self._compiled[grid](source, target, table, self._words, self._part, stream=stream)
+            return
         pools = _Address(source, self._word), _Address(target, self._word)
         with torch.cuda.stream(self._stream):
-            copy_blocks[grid](*pools, table, self._words, self._part)
+            compiled = copy_blocks[grid](*pools, table, self._words, self._part)
+        if self._is_aligned:
+            self._compiled = compiled
 
     def _check_reach(self, uuid: str) -> None:
         seen = {_uuid(index): index for index in range(torch.cuda.device_count())}
