@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from splitserve.engine.api import KVSink
-from splitserve.engine.cuda import kernels
+from splitserve.engine.cuda.kernels import Kernels
 from splitserve.engine.layers.rope import amplitude, frequencies
 from splitserve.engine.models.config import DecoderConfig
 from splitserve.engine.models.weights import Weights
@@ -44,6 +44,7 @@ class CudaDecoder:
         """Raises ConfigError when ``weights`` do not fit ``config``."""
         loader = _Loader(config, weights, dtype, device)
         self._config = config
+        self._kernels = Kernels()
         self._embedding = loader.matrix("model.embed_tokens", config.vocab_size, config.hidden_size)
         self._layers = [loader.layer(index) for index in range(config.num_layers)]
         self._norm = loader.norm("model.norm")
@@ -66,17 +67,17 @@ class CudaDecoder:
     ) -> Tensor | None:
         """Stores the KV of all tokens and scores those of ``sampled``.
 
-        ``records [tokens, 4]`` and ``chosen`` are what ``kernels.embed`` takes. ``sampled`` are
+        ``records [tokens, 4]`` and ``chosen`` are what ``Kernels.embed`` takes. ``sampled`` are
         token numbers, int32; None means all. Returns ``[sampled, vocab_size]``, None when nothing
         is to be scored. ``sink`` is told after each layer's store. ``scores`` is where the result
         goes, if it is to lie in a fixed place.
         """
-        config, eps = self._config, self._config.rms_norm_eps
-        x, h = kernels.embed(records, chosen, self._embedding, self._layers[0].attn_norm, eps)
+        config, run, eps = self._config, self._kernels, self._config.rms_norm_eps
+        x, h = run.embed(records, chosen, self._embedding, self._layers[0].attn_norm, eps)
         last = len(self._layers) - 1
         for index, (layer, kv) in enumerate(zip(self._layers, pool, strict=True)):
-            qkv = kernels.linear(h, layer.qkv, layer.qkv_bias)
-            q = kernels.rotate_and_store(
+            qkv = run.linear(h, layer.qkv, layer.qkv_bias)
+            q = run.rotate_and_store(
                 qkv, records, self._turns, layer.qk_norm, eps, kv, config.num_heads
             )
             if sink is not None:
@@ -89,12 +90,12 @@ class CudaDecoder:
                 x = x.index_select(0, sampled)
             else:
                 attended = attend(q, kv).view(len(q), -1)
-            delta = kernels.linear(attended, layer.out, layer.out_bias)
-            h = kernels.add_norm(x, delta, layer.mlp_norm, eps)
-            delta = kernels.linear(kernels.silu_mul(kernels.linear(h, layer.gate_up)), layer.down)
+            delta = run.linear(attended, layer.out, layer.out_bias)
+            h = run.add_norm(x, delta, layer.mlp_norm, eps)
+            delta = run.linear(run.silu_mul(run.linear(h, layer.gate_up)), layer.down)
             following = self._norm if index == last else self._layers[index + 1].attn_norm
-            h = kernels.add_norm(x, delta, following, eps)
-        return kernels.linear(h, self._head, out=scores)
+            h = run.add_norm(x, delta, following, eps)
+        return run.linear(h, self._head, out=scores)
 
 
 def _turns(config: DecoderConfig, device: torch.device) -> Tensor:
