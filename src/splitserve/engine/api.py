@@ -185,6 +185,22 @@ class SeqFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTimes:
+    """How a step went that launched one batch while the one before was open; the clock's seconds.
+
+    The launch took from ``began`` to ``launched``, the older batch was brought at ``brought``.
+    ``waited``: the device still computed that one at ``launched``, so ``brought`` is when it ended
+    and the new one began. ``even``: the new one computes one token of each sequence, no prompts.
+    """
+
+    began: float
+    launched: float
+    brought: float
+    waited: bool
+    even: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counters since start and the present queue."""
 
@@ -270,6 +286,10 @@ class Engine(Protocol):
         batch while the next is prepared, and the first call after a rest brings nothing. Empty also
         when there is nothing to do.
         """
+        ...
+
+    def last_step(self) -> StepTimes | None:
+        """Of the last call of ``step``; None when it did not launch a batch behind another."""
         ...
 
     def failures(self) -> list[SeqFailure]:

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from splitserve.clock import Clock, monotonic
 from splitserve.engine.api import (
     EngineStats,
     KVSink,
@@ -34,6 +35,7 @@ from splitserve.engine.api import (
     Sampled,
     SeqFailure,
     SeqOutput,
+    StepTimes,
 )
 from splitserve.engine.config import SchedulerConfig
 from splitserve.engine.grammar.store import Grammars
@@ -63,7 +65,7 @@ class EngineCore:
     Raises ConfigError when the limits leave no way to run anything.
     """
 
-    def __init__(self, runner: Runner, config: SchedulerConfig) -> None:
+    def __init__(self, runner: Runner, config: SchedulerConfig, clock: Clock = monotonic) -> None:
         self._runner = runner
         self._info = runner.describe()
         layout = self._info.layout
@@ -82,6 +84,8 @@ class EngineCore:
         self._open: deque[Launch] = deque()
         self._arrivals = 0
         self._steps = 0
+        self._clock = clock
+        self._times: StepTimes | None = None
 
     def describe(self) -> ModelInfo:
         """The runner's model. ``max_model_len`` is lowered to what the pool holds, so that whoever
@@ -237,10 +241,14 @@ class EngineCore:
     def step(self, sink: KVSink | None = None) -> list[SeqOutput]:
         """Raises whatever the runner or the sink raises; the same work is then still to be done,
         except for sequences that are aborted meanwhile."""
+        self._times, began = None, self._clock()
         launched = len(self._open) < self._depth and self._launch(sink)
         if self._open and (len(self._open) == self._depth or not launched):
-            return self._collect()
+            return self._collect(began)
         return []
+
+    def last_step(self) -> StepTimes | None:
+        return self._times
 
     def failures(self) -> list[SeqFailure]:
         failures, self._failures = self._failures, []
@@ -284,16 +292,22 @@ class EngineCore:
         if structured is not None:
             self._grammars.forget(structured)
 
-    def _collect(self) -> list[SeqOutput]:
-        """What the oldest open launch brought."""
+    def _collect(self, began: float) -> list[SeqOutput]:
+        """What the oldest open launch brought. ``began`` is when the step did."""
         try:
+            launched, waited = self._clock(), not self._runner.ready()
             sampled = self._runner.collect()
+            brought = self._clock()
             self._open[0].check(sampled)
         except BaseException:
             self._take_back()
             raise
         launch = self._open.popleft()
         self._steps += 1
+        if self._open:
+            newest = self._open[-1]
+            even = not newest.spans and all(end - start == 1 for _, start, end in newest.chunks)
+            self._times = StepTimes(began, launched, brought, waited, even)
         for chunk in launch.chunks:
             self._computed(chunk)
         return [

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_S: Final = 0.05
 """Longest sleep of an idle engine: how late a lease's end may be noticed."""
 
-TRANSFER_WAIT_S: Final = 0.0005
-"""Sleep between looks at writes that are under way while there is nothing to compute, or nothing
-but what a device computes by itself."""
+DEVICE_WAIT_S: Final = 0.0005
+"""Sleep between looks at what goes on by itself: writes that are under way, and the step that a
+device computes while the next is not due yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class EngineThread:
             if self._outbox.waiting:
                 # What is said by now must not wait for the step.
                 self._hand_over()
-            if self._can_step():
+            if worker.has_work() and not self._patience():
                 worker.step()
             self._hand_over()
 
@@ -177,7 +177,7 @@ class EngineThread:
             self._deliver(items, snapshot)
 
     def _take_in(self) -> None:
-        """Everything that waits; blocks for a moment only when no step is to be run."""
+        """Everything that waits; blocks for a moment only when no step is to be run now."""
         try:
             item = self._inbox.get(timeout=self._patience())
             while True:
@@ -186,14 +186,15 @@ class EngineThread:
         except Empty:
             return
 
-    def _can_step(self) -> bool:
-        """The word that a prompt's KV is there must not wait for the end of another's step."""
-        return self._worker.has_work() and not self._worker.must_listen()
-
     def _patience(self) -> float:
-        if self._can_step():
-            return 0.0
-        return TRANSFER_WAIT_S if self._worker.transfers_pending() else IDLE_WAIT_S
+        """Seconds to wait for a message. The word that a prompt's KV is there must not wait for the
+        end of another's step, and a step must not be fixed before it has to be."""
+        worker = self._worker
+        if worker.must_listen():
+            return DEVICE_WAIT_S
+        if worker.has_work():
+            return min(worker.early_by(), DEVICE_WAIT_S)
+        return DEVICE_WAIT_S if worker.transfers_pending() else IDLE_WAIT_S
 
     def _dispatch(self, item: Incoming) -> None:
         match item:

@@ -41,6 +41,7 @@ from splitserve.roles.departure import Departure
 from splitserve.roles.links import LinkIdentity, Links
 from splitserve.roles.liveness import ProcessWatch
 from splitserve.roles.owners import Owners
+from splitserve.roles.pace import Pace
 from splitserve.roles.port import ConnId, Port
 from splitserve.roles.prefill import PrefillRole
 from splitserve.roles.push import Pusher
@@ -84,6 +85,7 @@ class Worker:
         self._gateways: dict[str, ConnId] = {}
         self._role = RoleBook(facts.role)
         self._departure = Departure()
+        self._pace = Pace()
         self._links = Links(
             port,
             connector,
@@ -178,6 +180,7 @@ class Worker:
     def step(self) -> None:
         """Runs one batch and sends what it brought, one frame per gateway."""
         outputs = self._engine.step(self._prefill)
+        self._pace.stepped(self._engine.last_step())
         chunks: dict[ConnId, list[TokenChunk]] = {}
         for output in outputs:
             owner = self._owners.get(output.request_id)
@@ -230,6 +233,14 @@ class Worker:
     def must_listen(self) -> bool:
         """Whether ``step`` might wait for the device while ends of transfers are to be told."""
         return self._prefill.pending and self._engine.computing()
+
+    def early_by(self) -> float:
+        """Seconds until ``step`` is due: what arrives before that can still be in its batch, and
+        the device does not wait for it."""
+        launch_at = self._pace.launch_at()
+        if launch_at is None or not self._engine.computing():
+            return 0.0
+        return max(0.0, launch_at - self._clock())
 
     def transfers_pending(self) -> bool:
         return self._prefill.pending
