@@ -1,6 +1,7 @@
 """The GPU's runner against transformers, and against itself by other ways."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.gpu
 WORSE_THAN_TRANSFORMERS = 1.25
 """Our error against float32 may be this much of what transformers' own bf16 has there."""
 
-NOISE = 0.15
+NOISE = 0.05
 """Root mean square between log-probabilities whose sums were rounded in another order."""
 
 
@@ -78,8 +79,8 @@ def test_a_prompt_in_chunks_gives_the_scores_of_a_whole_one(runner: CudaRunner, 
 
 
 def test_a_mixed_step_gives_each_row_its_own_scores(qwen2: Path, runner: CudaRunner) -> None:
-    a, b, c, d = batch = lines(runner, [40, 300, 77, 5], seed=2)
-    [extra] = lines(runner, [33], seed=3)
+    a, b, c, d, extra = lines(runner, [40, 300, 77, 5, 33], seed=2)
+    batch = (a, b, c, d)
     step(runner, [b.prompt_row(128), a.prompt_row(40)])
     step(runner, [b.prompt_row(128), d.prompt_row(5)])
     step(runner, [c.prompt_row(77), b.prompt_row(44)])
@@ -92,7 +93,7 @@ def test_a_mixed_step_gives_each_row_its_own_scores(qwen2: Path, runner: CudaRun
         tokens = [*line.prompt, *line.output]
         exact = reference(qwen2, tokens, torch.float32)[-1]
         theirs = reference(qwen2, tokens, torch.bfloat16)[-1]
-        assert error(scores(sampled), exact) < 2 * error(theirs, exact)
+        assert error(scores(sampled), exact) < WORSE_THAN_TRANSFORMERS * error(theirs, exact)
 
 
 def test_a_launch_goes_on_from_tokens_that_the_host_does_not_know(runner: CudaRunner) -> None:
@@ -114,12 +115,13 @@ def test_a_launch_goes_on_from_tokens_that_the_host_does_not_know(runner: CudaRu
 
 def test_graphs_of_every_rung_choose_what_the_plain_pass_chooses(runner: CudaRunner) -> None:
     for rows in (1, 2, 3, 5, 8, 11, 15):
-        graph, plain = (lines(runner, [20 + 7 * r for r in range(rows)], seed=5) for _ in range(2))
+        lengths = [20 + 7 * r for r in range(rows)]
+        graph = lines(runner, lengths, seed=5)
+        *plain, spare = lines(runner, [*lengths, 9], seed=5)
         for batch in (graph, plain):
             for line in batch:
                 line.output.append(step(runner, [line.prompt_row(len(line.prompt))])[0].token_id)
         captured = step(runner, [line.next_row(ALL_SCORES) for line in graph])
-        [spare] = lines(runner, [9], seed=6)
         # A row of a prompt keeps the step from being a graph's.
         eager = step(runner, [*(p.next_row(ALL_SCORES) for p in plain), spare.prompt_row(9)])
         for one, other in zip(captured, eager, strict=False):
@@ -134,13 +136,10 @@ def test_rows_are_further_apart_than_noise(runner: CudaRunner) -> None:
 
 def test_a_drawn_token_depends_on_seed_and_position_only(runner: CudaRunner) -> None:
     params = SamplingParams(seed=9, max_tokens=64, temperature=1.0, top_p=0.9, top_k=50)
-    alone, beside, other = (
-        lines(runner, [50], seed=7)[0],
-        lines(runner, [50], seed=7)[0],
-        lines(runner, [50], seed=8)[0],
-    )
+    alone, other = lines(runner, [50, 70], seed=7)
+    beside = replace(alone, name="beside", computed=0)
     [first] = step(runner, [alone.prompt_row(50, params)])
-    found = step(runner, [other.prompt_row(50, GREEDY), beside.prompt_row(50, params)])
+    found = step(runner, [other.prompt_row(70, GREEDY), beside.prompt_row(50, params)])
     assert found[1].token_id == first.token_id
 
 
