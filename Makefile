@@ -47,8 +47,10 @@ soak: setup ## 10 minutes of kills, freezes and restarts under 50 streams; MINUT
 interop: setup ## tests against real vLLM
 	@$(call marked,interop)
 
-gpu: setup ## tests that need a CUDA device
-	@$(call marked,gpu)
+gpu: setup ## tests that need a CUDA device (with two, prefill and decode get one each)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) \
+		--constraint constraints.txt --editable '.[dev,cuda]'
+	@$(PYTEST) -m gpu
 
 fmt: $(INSTALLED) ## format, and fix what can be fixed
 	@$(BIN)/ruff format
