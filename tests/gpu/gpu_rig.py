@@ -4,16 +4,18 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
 
 from splitserve.engine.api import PENDING, KVSink, Row, Sampled, SampleSpec
 from splitserve.engine.config import EngineConfig, SchedulerConfig
-from splitserve.engine.cuda.runner import CudaRunner
 from splitserve.ids import RequestId
 from splitserve.protocol.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from splitserve.engine.cuda.runner import CudaRunner
 
 VOCAB = 512
 SMALL = {
@@ -59,7 +61,10 @@ def reference(path: Path, tokens: Sequence[int], dtype: torch.dtype) -> torch.Te
     return logits.float().log_softmax(-1).cpu()
 
 
-def open_runner(path: Path, **settings: Any) -> CudaRunner:
+def open_runner(path: Path, **settings: Any) -> "CudaRunner":
+    # Only where there is a GPU is there what this imports.
+    from splitserve.engine.cuda.runner import CudaRunner
+
     defaults = {
         "dtype": "bfloat16",
         "device": "cuda:0",
@@ -94,7 +99,7 @@ class Line:
         return Row(RequestId(self.name), [token], start, self.blocks, spec, follows)
 
 
-def lines(runner: CudaRunner, lengths: Sequence[int], seed: int = 0) -> list[Line]:
+def lines(runner: "CudaRunner", lengths: Sequence[int], seed: int = 0) -> list[Line]:
     """Random prompts in blocks scattered over the pool, with room for 64 tokens more."""
     draw = random.Random(seed)
     layout = runner.describe().layout
@@ -108,12 +113,12 @@ def lines(runner: CudaRunner, lengths: Sequence[int], seed: int = 0) -> list[Lin
     return made
 
 
-def step(runner: CudaRunner, rows: Sequence[Row], sink: KVSink | None = None) -> list[Sampled]:
+def step(runner: "CudaRunner", rows: Sequence[Row], sink: KVSink | None = None) -> list[Sampled]:
     runner.launch(rows, sink)
     return runner.collect()
 
 
-def answer(runner: CudaRunner, line: Line, count: int, chunk: int = 1024) -> list[int]:
+def answer(runner: "CudaRunner", line: Line, count: int, chunk: int = 1024) -> list[int]:
     """Prompt in chunks, then ``count`` tokens, each launched after the one before is known."""
     while line.computed < len(line.prompt):
         found = step(runner, [line.prompt_row(min(chunk, len(line.prompt) - line.computed))])

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -20,9 +21,11 @@ from gpu_rig import (
 )
 
 from splitserve.engine.config import SchedulerConfig
-from splitserve.engine.cuda.runner import CudaRunner
 from splitserve.errors import BugError, ConfigError
 from splitserve.protocol.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from splitserve.engine.cuda.runner import CudaRunner
 
 pytestmark = pytest.mark.gpu
 
@@ -41,7 +44,7 @@ def qwen2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runner(qwen2: Path) -> Iterator[CudaRunner]:
+def runner(qwen2: Path) -> Iterator["CudaRunner"]:
     made = open_runner(qwen2)
     yield made
     made.close()
@@ -70,7 +73,9 @@ def test_scores_are_as_near_to_float32_as_those_of_transformers(
 
 
 @pytest.mark.parametrize("chunk", [16, 112, 400])
-def test_a_prompt_in_chunks_gives_the_scores_of_a_whole_one(runner: CudaRunner, chunk: int) -> None:
+def test_a_prompt_in_chunks_gives_the_scores_of_a_whole_one(
+    runner: "CudaRunner", chunk: int
+) -> None:
     whole, cut = (lines(runner, [400], seed=1)[0] for _ in range(2))
     [expected] = step(runner, [whole.prompt_row(400, ALL_SCORES)])
     while cut.computed < 400:
@@ -78,7 +83,7 @@ def test_a_prompt_in_chunks_gives_the_scores_of_a_whole_one(runner: CudaRunner, 
     assert error(scores(found[0]), scores(expected)) < NOISE
 
 
-def test_a_mixed_step_gives_each_row_its_own_scores(qwen2: Path, runner: CudaRunner) -> None:
+def test_a_mixed_step_gives_each_row_its_own_scores(qwen2: Path, runner: "CudaRunner") -> None:
     a, b, c, d, extra = lines(runner, [40, 300, 77, 5, 33], seed=2)
     batch = (a, b, c, d)
     step(runner, [b.prompt_row(128), a.prompt_row(40)])
@@ -96,7 +101,7 @@ def test_a_mixed_step_gives_each_row_its_own_scores(qwen2: Path, runner: CudaRun
         assert error(scores(sampled), exact) < WORSE_THAN_TRANSFORMERS * error(theirs, exact)
 
 
-def test_a_launch_goes_on_from_tokens_that_the_host_does_not_know(runner: CudaRunner) -> None:
+def test_a_launch_goes_on_from_tokens_that_the_host_does_not_know(runner: "CudaRunner") -> None:
     expected = [answer(runner, line, 20) for line in lines(runner, [30, 200], seed=4)]
     first, second = lines(runner, [30, 200], seed=4)
     for line in (first, second):
@@ -113,7 +118,7 @@ def test_a_launch_goes_on_from_tokens_that_the_host_does_not_know(runner: CudaRu
     assert sorted([first.output, second.output]) == sorted(expected)
 
 
-def test_graphs_of_every_rung_choose_what_the_plain_pass_chooses(runner: CudaRunner) -> None:
+def test_graphs_of_every_rung_choose_what_the_plain_pass_chooses(runner: "CudaRunner") -> None:
     for rows in (1, 2, 3, 5, 8, 11, 15):
         lengths = [20 + 7 * r for r in range(rows)]
         graph = lines(runner, lengths, seed=5)
@@ -128,13 +133,13 @@ def test_graphs_of_every_rung_choose_what_the_plain_pass_chooses(runner: CudaRun
             assert error(scores(one), scores(other)) < NOISE
 
 
-def test_rows_are_further_apart_than_noise(runner: CudaRunner) -> None:
+def test_rows_are_further_apart_than_noise(runner: "CudaRunner") -> None:
     first, second = lines(runner, [50, 60], seed=11)
     one, other = step(runner, [first.prompt_row(50, ALL_SCORES), second.prompt_row(60, ALL_SCORES)])
     assert error(scores(one), scores(other)) > 5 * NOISE
 
 
-def test_a_drawn_token_depends_on_seed_and_position_only(runner: CudaRunner) -> None:
+def test_a_drawn_token_depends_on_seed_and_position_only(runner: "CudaRunner") -> None:
     params = SamplingParams(seed=9, max_tokens=64, temperature=1.0, top_p=0.9, top_k=50)
     alone, other = lines(runner, [50, 70], seed=7)
     beside = replace(alone, name="beside", computed=0)
@@ -143,7 +148,7 @@ def test_a_drawn_token_depends_on_seed_and_position_only(runner: CudaRunner) -> 
     assert found[1].token_id == first.token_id
 
 
-def test_more_than_depth_launches_are_refused(runner: CudaRunner) -> None:
+def test_more_than_depth_launches_are_refused(runner: "CudaRunner") -> None:
     batch = lines(runner, [8, 8, 8], seed=9)
     for line in batch[:2]:
         runner.launch([line.prompt_row(8)], None)

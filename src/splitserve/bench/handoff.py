@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Literal
 
+import msgspec
+
 from splitserve.bench.pool import BarePool, Pool
 from splitserve.bench.quantile import quantile
 from splitserve.errors import TransferFailed, UnavailableError
@@ -65,7 +67,7 @@ class _Receiver:
     description: bytes
 
     def digest(self, blocks: Sequence[int]) -> bytes:
-        self.pipe.send(list(blocks))
+        self.pipe.send_bytes(msgspec.msgpack.encode(blocks))
         return bytes(self.pipe.recv_bytes())
 
 
@@ -169,7 +171,7 @@ def _receiver(connector: str, layout: KVLayout, device: Device) -> Iterator[_Rec
     process.start()
     theirs.close()
     try:
-        name, description = ours.recv()
+        name, description = msgspec.msgpack.decode(ours.recv_bytes(), type=tuple[str, bytes])
         yield _Receiver(ours, name, description)
     except EOFError as error:
         raise UnavailableError("the receiving process failed; see its message above") from error
@@ -182,10 +184,11 @@ def _receive(connector: str, layout: KVLayout, device: Device, pipe: Connection)
     pool = _make_pool(layout, device, "target")
     reader = create_connector(connector)
     reader.open(pool.region, layout)
-    pipe.send((pool.device, reader.describe()))
+    pipe.send_bytes(msgspec.msgpack.encode((pool.device, reader.describe())))
     try:
         while True:  # until the other side closes
-            pipe.send_bytes(pool.digest(pipe.recv()))
+            blocks = msgspec.msgpack.decode(pipe.recv_bytes(), type=list[int])
+            pipe.send_bytes(pool.digest(blocks))
     except EOFError:
         reader.close()
         pool.close()
