@@ -67,7 +67,7 @@ class _Receiver:
     description: bytes
 
     def digest(self, blocks: Sequence[int]) -> bytes:
-        self.pipe.send_bytes(msgspec.msgpack.encode(blocks))
+        self.pipe.send_bytes(msgspec.msgpack.encode(list(blocks)))
         return bytes(self.pipe.recv_bytes())
 
 
