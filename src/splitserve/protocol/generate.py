@@ -46,7 +46,8 @@ class TokenChunk(msgspec.Struct, frozen=True, array_like=True):
     ``index`` is the output position of the first of them, so that a lost or doubled token shows.
     ``finish_reason`` is set on the last chunk only; ``stop_reason`` then names the stop token id
     if one other than end-of-sequence ended the answer. ``cached_tokens`` (prompt tokens that did
-    not have to be computed) is set on the first chunk.
+    not have to be computed) is set on one chunk: our own workers know it with the first, vLLM tells
+    it with the last.
     """
 
     request_id: RequestId

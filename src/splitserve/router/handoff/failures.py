@@ -44,6 +44,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "lease_expired": "got no KV in time",
     "engine": "failed",
     "aborted": "aborted the request unasked",
+    "no_replay": "cannot go on in the middle of such an answer",
 }
 """Codes of Failed and Refuse and our own, as the end of a sentence about the worker."""
 

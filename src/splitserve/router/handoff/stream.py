@@ -129,5 +129,5 @@ def _merge(chunks: Sequence[TokenChunk]) -> TokenChunk:
         last.finish_reason,
         last.stop_reason,
         logprobs,
-        first.cached_tokens,
+        next((c.cached_tokens for c in chunks if c.cached_tokens is not None), None),
     )

@@ -71,6 +71,7 @@ NOT_ITS_FAULT: Final = frozenset(
         "role_changed",
         "no_blocks",
         "cancelled",
+        "no_replay",
         "not_linked",
         "stale_link",
         "writer_lost",

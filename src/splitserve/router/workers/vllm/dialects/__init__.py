@@ -1,0 +1,1 @@
+"""How each of vLLM's KV connectors wants a split request put. Pure: one small module each."""
