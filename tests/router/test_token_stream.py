@@ -50,6 +50,14 @@ def test_chunks_that_wait_for_the_reader_come_as_one_with_their_logprobs() -> No
     assert (chunk.index, chunk.cached_tokens) == (0, 0)
 
 
+def test_cached_tokens_told_with_the_last_chunk_are_not_lost() -> None:
+    stream = TokenStream()
+    stream.offer(chunk_of("r", 0))
+    stream.offer(chunk_of("r", 1, finish="stop", cached=32))
+    (chunk,) = drain(stream)
+    assert (chunk.token_ids, chunk.cached_tokens) == ((1000, 1001), 32)
+
+
 def test_of_an_overlapping_chunk_only_the_new_part_is_taken() -> None:
     stream = TokenStream()
     stream.offer(chunk_of("r", 0, 2))
