@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from flow.tiny_model import make_model_folder
 from splitserve.cli.errors import exit_code_of
 from splitserve.errors import BugError, ConfigError, SplitserveError, UnavailableError
 from splitserve.lifecycle import StartFailed
@@ -46,6 +47,9 @@ def test_each_kind_of_error_has_its_code(error: SplitserveError, code: int) -> N
         ),
         (("serve", "m", "--kv-cache-memory-bytes", "1x"), "--kv-cache-memory-bytes: '1x' is not"),
         (("serve", "m", "--engine", "natve"), "did you mean 'native'?"),
+        (("serve", "m", "--engine", "vllm", "--connector", "shm"), "vLLM's key is kv_connector"),
+        ((*GATEWAY, "--worker", "vllm+ftp://a"), "is not of the form vllm+http://host:port"),
+        ((*GATEWAY, "--worker", "vllm+http://a?role=x"), "role 'x' is none of colocated, prefill"),
         (("serve", "/nonexistent/model"), "no model '/nonexistent/model'"),
         (("up",), "Missing argument 'TOPOLOGY.toml'"),
         (("up", "/nonexistent.toml"), "/nonexistent.toml: No such file or directory"),
@@ -110,3 +114,20 @@ def test_a_parent_that_is_gone_is_code_3() -> None:
     done = splitserve(*WORKER, "--parent-pid", "1073741824")
     assert done.returncode == 3
     assert done.stderr == "error: the process that started this one (1073741824) is gone\n"
+
+
+def test_without_vllm_the_cure_is_said_before_a_model_is_fetched() -> None:
+    answer = splitserve("serve", "smollm2", "--engine", "vllm", PATH="/nonexistent")
+    assert answer.returncode == 2
+    assert "there is no program 'vllm'; install vLLM (pip install vllm)" in answer.stderr
+
+
+def test_a_key_for_vllm_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    model, key = make_model_folder(tmp_path / "tiny"), tmp_path / "key"
+    key.write_text("k")
+    key.chmod(0o644)
+    worker = ("--worker", "vllm+http://127.0.0.1:9")
+    answer = splitserve("gateway", model, *worker, "--vllm-api-key-file", key)
+    assert answer.returncode == 2
+    assert "--vllm-api-key-file" in answer.stderr
+    assert "is open to others" in answer.stderr

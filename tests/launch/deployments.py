@@ -16,7 +16,7 @@ from splitserve.launch.spec import PARENT_PID, STATUS_FD, ProcessSpec
 from splitserve.launch.topology import ModelAsked, Topology, WorkerGroup
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
-QUICK = Limits(stop_s=0.5, restart=RestartPolicy(first_s=0.01))
+QUICK = Limits(stop_s=0.5, settle_s=0.2, restart=RestartPolicy(first_s=0.01))
 
 
 def spec(name: str, kind: str, *arguments: str) -> ProcessSpec:

@@ -80,8 +80,19 @@ class _Ready(BaseHTTPRequestHandler):
         pass
 
 
-def gateway(status: StatusPipe) -> int:
-    server = HTTPServer(("127.0.0.1", 0), _Ready)
+class _Warns(_Ready):
+    def do_GET(self) -> None:
+        super().do_GET()
+        self.wfile.write(b'{"warnings": ["a: draining"]}')
+
+
+def warns(status: StatusPipe) -> int:
+    """A gateway that does not use worker ``a``."""
+    return gateway(status, _Warns)
+
+
+def gateway(status: StatusPipe, answer: type[_Ready] = _Ready) -> int:
+    server = HTTPServer(("127.0.0.1", 0), answer)
     status.ready(port=server.server_port)
     server.serve_forever()
     return 0
@@ -100,6 +111,7 @@ KINDS = {
         dies_later,
         babbles,
         gateway,
+        warns,
     )
 }
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splitserve.errors import ConfigError
-from splitserve.launch.devices import share_devices
+from splitserve.launch.devices import gpu_numbers, share_devices
 from splitserve.launch.sizes import ByteSize
 from splitserve.launch.topology import WorkerGroup
 
@@ -85,3 +85,12 @@ def test_two_workers_that_both_want_most_of_a_gpu_are_refused() -> None:
 def test_ten_tenths_are_a_whole() -> None:
     workers = [WorkerGroup(device="cuda", count=10, devices=(0,) * 10, gpu_memory_utilization=0.1)]
     assert set(share_devices(workers, 1)) == {"cuda:0"}
+
+
+def test_a_worker_spread_over_gpus_takes_them_side_by_side() -> None:
+    spread = WorkerGroup(engine="vllm", device="cuda", count=2, tensor_parallel_size=2)
+    given = share_devices([*groups((1, ())), spread, WorkerGroup()], 5)
+    assert given == ["cuda:0", "cuda:1,2", "cuda:3,4", "cpu"]
+    assert gpu_numbers(given) == (0, 1, 2, 3, 4)
+    with pytest.raises(ConfigError, match="no GPU 4, this machine has 4"):
+        share_devices([*groups((1, ())), spread], 4)

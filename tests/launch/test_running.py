@@ -7,7 +7,7 @@ import pytest
 from flow.tiny_model import make_model_folder
 from splitserve.errors import ConfigError
 from splitserve.launch.keep import State
-from splitserve.launch.probe import is_ready
+from splitserve.launch.probe import ask_ready
 from splitserve.launch.running import running
 from splitserve.launch.topology import GatewayAsked, ModelAsked, Topology, WorkerGroup
 
@@ -25,7 +25,7 @@ def topology(model: Path) -> Topology:
 async def test_it_is_ready_inside_and_gone_after(tmp_path: Path) -> None:
     model = make_model_folder(tmp_path / "tiny")
     async with running(topology(model)) as deployment:
-        assert await is_ready("127.0.0.1", deployment.port)
+        assert (await ask_ready("127.0.0.1", deployment.port)).ready
         pids = [process.pid for process in deployment.processes]
         run_dir = Path(deployment.processes[0].spec.address.removeprefix("unix:")).parent
         assert (run_dir / "gateway.log").exists()

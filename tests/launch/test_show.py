@@ -9,7 +9,7 @@ from rich.console import Console
 from splitserve.launch.keep import State, Supervised
 from splitserve.launch.narrate import Narrator, describe_start
 from splitserve.launch.plan import resolve
-from splitserve.launch.show import show_log, show_plan, show_url, show_warnings
+from splitserve.launch.show import show_log, show_plan, show_running, show_url, show_warnings
 from splitserve.launch.spec import ProcessSpec
 from splitserve.launch.topology import ModelAsked, Topology, WorkerGroup
 from splitserve.lifecycle import StartFailed
@@ -109,3 +109,26 @@ def test_warnings_and_logs_are_shown_as_they_are(console: Console) -> None:
     assert lines[0] == "warning: [one]"
     assert lines[1].startswith("warning: two long")
     assert lines[2:] == ["last lines of /x/a.log:", "    [red]line"]
+
+
+def test_what_the_gateway_says_is_told_while_it_is_waited_for() -> None:
+    ready = process("decode-0", State.READY)
+    assert describe_start([ready], 4.4) == ("1 of 1 ready, waiting for a worker to be usable (4 s)")
+    assert describe_start([ready], 4.4, ["decode-0: draining"]) == (
+        "1 of 1 ready, waiting for a worker to be usable: decode-0: draining (4 s)"
+    )
+
+
+def test_instances_that_run_already_are_in_the_plan(console: Console) -> None:
+    group = WorkerGroup(engine="vllm", url=("http://10.0.0.7:8100",))
+    topology = Topology(model=ModelAsked(name="m"), workers=(group,))
+    show_plan(console, resolve(topology, MACHINE, MODEL, PATHS))
+    assert "colocated-0  colocated  vllm    runs already" in shown(console)
+    assert "http://10.0.0.7:8100" in shown(console)
+
+
+def test_of_a_vllm_instance_only_where_it_listens_is_shown(console: Console) -> None:
+    address = "vllm+http://127.0.0.1:8100?name=a&engine_id=e:1"
+    spec = ProcessSpec(name="a", role="decode", argv=("x",), address=address)
+    show_running(console, [Supervised(spec)])
+    assert shown(console).rstrip().endswith("vllm+http://127.0.0.1:8100")

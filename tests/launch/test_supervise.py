@@ -36,6 +36,11 @@ async def test_all_are_ready_inside_and_gone_after(tmp_path: Path) -> None:
     assert [process.state for process in running.processes] == [State.STOPPED] * 3
 
 
+async def test_what_the_gateway_does_not_use_is_told_and_holds_up_no_start(tmp_path: Path) -> None:
+    async with deployment(tmp_path, Watcher(), spec("a", "worker"), gateway="warns") as running:
+        assert running.notes == ("a: draining",)
+
+
 async def test_the_gateway_stops_before_the_workers(tmp_path: Path) -> None:
     watcher = Watcher()
     async with deployment(tmp_path, watcher, spec("a", "worker"), spec("b", "worker")):

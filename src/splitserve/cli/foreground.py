@@ -13,6 +13,7 @@ from splitserve.errors import UnavailableError
 from splitserve.launch.facts import model_facts
 from splitserve.launch.keep import Limits
 from splitserve.launch.narrate import Narrator
+from splitserve.launch.programs import check_programs
 from splitserve.launch.running import Prepared, prepared
 from splitserve.launch.show import show_log, show_plan, show_running, show_url, show_warnings
 from splitserve.launch.supervise import Deployment
@@ -26,6 +27,7 @@ def run_in_foreground(topology: Topology, log_dir: Path | None) -> int:
     What there is to read goes to stdout, what passes by to stderr. Raises ConfigError,
     UnavailableError and StartFailed, with nothing left running.
     """
+    check_programs(topology)
     out, err = Console(), Console(stderr=True)
     with RichProgress(err) as progress:
         model = model_facts(topology.model, progress)
@@ -45,7 +47,7 @@ def keep_running(ready: Prepared, out: Console, err: Console) -> int:
 
 
 async def _until_signal(ready: Prepared, out: Console, narrator: Narrator) -> int:
-    deployment = Deployment(ready.plan, ready.host, narrator.changed, Limits())
+    deployment = Deployment(ready.plan, ready.host, narrator.changed, Limits(), say=narrator.say)
 
     def abandon() -> None:
         deployment.kill()
@@ -72,7 +74,7 @@ async def _serve(
     restart_asked: asyncio.Event,
 ) -> None:
     async with AsyncExitStack() as running:
-        async with narrator.waiting_for(deployment.processes):
+        async with narrator.waiting_for(deployment.processes, lambda: deployment.notes):
             await running.enter_async_context(deployment)
         show_running(out, deployment.processes)
         show_url(
@@ -82,6 +84,8 @@ async def _serve(
             narrator.elapsed_s,
             asks_for_keys=ready.plan.asks_for_keys,
         )
+        for note in deployment.notes:
+            narrator.say(note)
         restarting = asyncio.create_task(_restart_when(restart_asked, deployment, narrator))
         try:
             await deployment.run_forever()

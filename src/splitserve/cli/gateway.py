@@ -15,6 +15,8 @@ from splitserve.logs import LEVELS, configure
 from splitserve.processes.config import GatewayConfig
 from splitserve.protocol.address import parse_address
 from splitserve.protocol.gate import GateFiles
+from splitserve.router.workers.vllm.settings import SCHEME
+from splitserve.router.workers.vllm.settings import parse_address as parse_vllm_address
 
 
 def gateway(
@@ -23,7 +25,8 @@ def gateway(
         list[str],
         typer.Option(
             metavar="ADDRESS",
-            help="A worker's address, unix:/path or tcp:host:port. Give one for each worker.",
+            help="A worker's address: unix:/path, tcp:host:port or, for a vLLM instance, "
+            "vllm+http://host:port?role=decode&connector=NixlConnector. Give one for each worker.",
             show_default=False,
         ),
     ],
@@ -38,6 +41,7 @@ def gateway(
     reasoning_parser: options.ReasoningParser = options.GATEWAY.reasoning_parser,
     state_key_file: options.StateKeyFile = None,
     api_key_file: options.ApiKeyFile = None,
+    vllm_api_key_file: options.VllmApiKeyFile = None,
     reuse_port: options.ReusePort = False,
     secret_file: options.SecretFile = None,
     tls_cert: options.TlsCert = None,
@@ -73,6 +77,7 @@ def gateway(
             reasoning_parser=reasoning_parser,
             state_key_file=state_key_file,
             api_key_file=api_key_file,
+            vllm_api_key_file=vllm_api_key_file,
             reuse_port=reuse_port,
             gate=GateFiles(secret_file, tls_cert, tls_key, tls_ca),
         )
@@ -88,4 +93,7 @@ def check_gateway(config: GatewayConfig) -> None:
     timeout_s = config.request_timeout_s
     check_value("--request-timeout-s", timeout_s, timeout_s > 0, "must be positive")
     for address in config.workers:
-        parse_address(address)
+        if address.startswith(SCHEME):
+            parse_vllm_address(address)
+        else:
+            parse_address(address)

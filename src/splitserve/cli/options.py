@@ -80,6 +80,15 @@ Engine = Annotated[
         help="native computes; fake only takes the time that you set.",
     ),
 ]
+AnyEngine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar=_choice((*topology.ENGINES, topology.VLLM)),
+        help="native computes; vllm starts vLLM (`splitserve up` has all its settings); fake only "
+        "takes the time that you set.",
+    ),
+]
 Device = Annotated[
     str,
     typer.Option(
@@ -225,6 +234,16 @@ ApiKeyFile = Annotated[
         help="Ask clients for a key: lines made by `splitserve key`, readable by their owner only. "
         "The environment variable SPLITSERVE_API_KEY holds one key more.",
         show_default="no keys",
+    ),
+]
+VllmApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--vllm-api-key-file",
+        metavar="FILE",
+        help="Key that vLLM workers ask for, readable by its owner only. The environment variable "
+        "VLLM_API_KEY does too.",
+        show_default="no key",
     ),
 ]
 Gateways = Annotated[

@@ -16,6 +16,7 @@ from splitserve.frontend.measures import FrontendMetrics
 from splitserve.frontend.process_routes import (
     Fingerprint,
     Ready,
+    Warnings,
     fingerprint_route,
     http_error,
     model_routes,
@@ -36,8 +37,10 @@ def create_app(
     ready: Ready,
     fingerprint: Fingerprint = dict,
     access: KeyRing | None = None,
+    warnings: Warnings = tuple,
 ) -> ASGIApp:
-    """``ready`` gives None when a request would succeed now, else the reason why not;
+    """``ready`` gives None when a request would succeed now, else the reason why not; ``warnings``
+    what is not as the deployment was meant all the same;
     ``fingerprint`` what the engines behind it must agree with. ``access`` None lets everybody in.
 
     ``registry`` is what /metrics shows; the frontend's own metrics are registered with it here,
@@ -65,7 +68,7 @@ def create_app(
         *scale_out_routes(tier),
         *tokenize_routes(tier),
         *model_routes(tier.model),
-        *process_routes(registry, ready),
+        *process_routes(registry, ready, warnings),
         fingerprint_route(tier.fingerprint, fingerprint),
     ]
     app = Starlette(

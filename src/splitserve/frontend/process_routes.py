@@ -1,6 +1,6 @@
 """What every HTTP process of ours answers beside its work: models, liveness, metrics, version."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,6 +17,9 @@ from splitserve.protocol.openai.models import model_card, model_list
 
 Ready = Callable[[], str | None]
 """None when a request would succeed now, else the reason why not."""
+
+Warnings = Callable[[], Sequence[str]]
+"""What is not as the deployment was meant, a line each, whether or not requests succeed."""
 
 Fingerprint = Callable[[], Mapping[str, str]]
 
@@ -38,17 +41,20 @@ def model_routes(model: ServedModel) -> list[Route]:
     return [Route("/v1/models", models), Route("/v1/models/{name:path}", one)]
 
 
-def process_routes(registry: CollectorRegistry, ready: Ready) -> list[Route]:
+def process_routes(
+    registry: CollectorRegistry, ready: Ready, warnings: Warnings = tuple
+) -> list[Route]:
     """``registry`` is what /metrics shows."""
 
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "alive"})
 
     async def readiness(_: Request) -> Response:
-        reason = ready()
+        reason, warned = ready(), list(warnings())
         if reason is None:
-            return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "not ready", "reason": reason}, status_code=503)
+            return JSONResponse({"status": "ready", "warnings": warned})
+        answer = {"status": "not ready", "reason": reason, "warnings": warned}
+        return JSONResponse(answer, status_code=503)
 
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=_PROMETHEUS_TEXT)

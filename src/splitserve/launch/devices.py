@@ -12,7 +12,8 @@ _ROUNDING = 1e-9
 
 
 def share_devices(groups: Sequence[WorkerGroup], gpus: int | None) -> list[str]:
-    """Each worker's device, in the groups' order: ``cpu`` or ``cuda:N``.
+    """Each worker's device, in the groups' order: ``cpu``, ``cuda:N`` or, for a worker that is
+    spread over several, ``cuda:N,M``.
 
     Groups without ``devices`` of their own take the lowest numbers that no other group names.
     ``gpus`` is how many there are, None when that is not known. Raises ConfigError for a GPU that
@@ -23,17 +24,36 @@ def share_devices(groups: Sequence[WorkerGroup], gpus: int | None) -> list[str]:
     given = [(group, list(_numbers(group, free))) for group in groups]
     _check_present([number for _, numbers in given for number in numbers], gpus)
     _check_shared(given)
-    return [
-        f"cuda:{number}" if group.device == "cuda" else "cpu"
-        for group, numbers in given
-        for number in numbers or [0] * group.count
-    ]
+    return [name for group, numbers in given for name in _names(group, numbers)]
+
+
+def gpu_numbers(devices: Sequence[str]) -> tuple[int, ...]:
+    """Those of all of share_devices's names, each once, in order."""
+    return tuple(
+        sorted(
+            {
+                int(number)
+                for device in devices
+                if device != "cpu"
+                for number in device.removeprefix("cuda:").split(",")
+            }
+        )
+    )
+
+
+def _names(group: WorkerGroup, numbers: Sequence[int]) -> list[str]:
+    if group.device != "cuda":
+        return ["cpu"] * group.count
+    each = group.tensor_parallel_size
+    parts = [numbers[worker * each : (worker + 1) * each] for worker in range(group.count)]
+    return [f"cuda:{','.join(map(str, part))}" for part in parts]
 
 
 def _numbers(group: WorkerGroup, free: Iterator[int]) -> Iterator[int]:
-    """One GPU for each worker of the group; none on the CPU."""
+    """As many GPUs as the group's workers take; none on the CPU."""
     if group.device == "cuda":
-        yield from group.devices or (next(free) for _ in range(group.count))
+        count = group.count * group.tensor_parallel_size
+        yield from group.devices or (next(free) for _ in range(count))
 
 
 def _check_present(numbers: Sequence[int], gpus: int | None) -> None:

@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 
 from splitserve.launch.plan import MachineFacts, ModelFacts, itemsize
+from splitserve.launch.ports import free_ports
 from splitserve.launch.topology import ModelAsked
+from splitserve.modelstore.folder import ModelFolder
 from splitserve.modelstore.progress import Progress
 from splitserve.modelstore.resolve import resolve
 
@@ -14,12 +16,16 @@ _DEVICES = Path("/dev")
 _GPU = re.compile(r"nvidia\d+")
 
 
-def machine_facts() -> MachineFacts:
-    """This process's cores and GPUs, and the memory that is available to it now."""
+def machine_facts(ports: int = 0) -> MachineFacts:
+    """This process's cores and GPUs, the memory that is available to it now, and so many ports.
+
+    Raises UnavailableError when there are not so many.
+    """
     return MachineFacts(
         cores=tuple(sorted(os.sched_getaffinity(0))),
         has_key=bool(os.environ.get("SPLITSERVE_API_KEY", "").strip()),
         gpus=gpu_count(_DEVICES),
+        free_ports=free_ports(ports),
         memory_bytes=min(available_bytes(Path("/proc/meminfo")), cgroup_room_bytes(_CGROUP)),
     )
 
@@ -34,7 +40,15 @@ def model_facts(asked: ModelAsked, progress: Progress) -> ModelFacts:
         kv_token_bytes=folder.kv_token_bytes(itemsize(asked.dtype)),
         max_model_len=folder.max_model_len(),
         weight_bytes=folder.weight_bytes(),
+        checkpoint=_checkpoint(asked.name, folder),
     )
+
+
+def _checkpoint(name: str, folder: ModelFolder) -> str:
+    """For folders their absolute path, for hub ids the id."""
+    if folder.format == "gguf":
+        return ""
+    return str(folder.path) if Path(name).expanduser().is_dir() else name
 
 
 def gpu_count(devices: Path) -> int | None:

@@ -54,10 +54,12 @@ OnChange = Callable[[Supervised], None]
 class Limits:
     """``stop_s`` is how long a process may take to end after SIGTERM before it is killed.
 
-    One that is renewed has its ``drain_s`` (see ProcessSpec) besides.
+    One that is renewed has its ``drain_s`` (see ProcessSpec) besides. ``settle_s`` is how long a
+    gateway that would serve already may take to use every worker before the start counts as over.
     """
 
     stop_s: float = 10.0
+    settle_s: float = 10.0
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 
 

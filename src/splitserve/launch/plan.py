@@ -5,30 +5,38 @@ found to be wrong here is found before any process starts.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from splitserve.errors import ConfigError
 from splitserve.launch.addresses import exposure_warning
 from splitserve.launch.commands import COMMANDS
 from splitserve.launch.commands.native import gateway_process
+from splitserve.launch.commands.vllm import instance_address
 from splitserve.launch.cores import share_cores
-from splitserve.launch.devices import share_devices
+from splitserve.launch.devices import gpu_numbers, share_devices
+from splitserve.launch.numbering import share_ports
 from splitserve.launch.sizes import format_size
 from splitserve.launch.spec import Paths, ProcessSpec, WorkerSlot
-from splitserve.launch.topology import Topology, WorkerGroup
+from splitserve.launch.topology import VLLM, Topology, WorkerGroup
 from splitserve.loading import load
+
+_VLLM_BLOCK_ON_CPU: Final = 128
+"""vLLM's own choice there."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
     """``cores`` are those this process may use; ``memory_bytes`` is what is available now;
-    ``has_key`` says whether the environment holds an API key. ``gpus`` None: not known."""
+    ``has_key`` says whether the environment holds an API key. ``gpus`` None: not known.
+    ``free_ports`` are at least as many as ``ports_needed`` says."""
 
     cores: tuple[int, ...]
     memory_bytes: int
     has_key: bool = False
     gpus: int | None = None
+    free_ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +44,14 @@ class ModelFacts:
     """What of a model decides how much memory it takes.
 
     ``kv_token_bytes`` is the KV of one token over all layers in the dtype asked for.
-    ``weight_bytes`` is the size of its files: no worker takes less.
+    ``weight_bytes`` is the size of its files: no worker takes less. ``checkpoint`` is the folder or
+    hub id by which engines of others know it; empty when they cannot read it.
     """
 
     kv_token_bytes: int
     max_model_len: int
     weight_bytes: int
+    checkpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +69,18 @@ class PlannedWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedWorker:
+    """One that runs already. ``address`` is for the gateway."""
+
+    name: str
+    role: str
+    url: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that will be started."""
+    """Everything that will be started, and the ``attached`` workers that will be used."""
 
     topology: Topology
     gateways: tuple[ProcessSpec, ...]
@@ -68,6 +88,7 @@ class Plan:
     model: ModelFacts
     warnings: tuple[str, ...]
     asks_for_keys: bool
+    attached: tuple[AttachedWorker, ...] = ()
 
     @property
     def gateway(self) -> ProcessSpec:
@@ -89,41 +110,65 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
     _check_memory(topology, machine, model)
     asks_for_keys = machine.has_key or topology.gateway.api_key_file is not None
     exposure = None if asks_for_keys else exposure_warning(topology.gateway.host)
-    devices = share_devices(topology.workers, machine.gpus)
-    shares, warnings = share_cores(topology.workers, machine.cores)
-    workers = tuple(
-        PlannedWorker(
-            process=load(COMMANDS[group.engine])(
-                WorkerSlot(name, topology.model, group, device, cores, paths)
-            ),
-            group=group,
-            device=device,
-            kv_tokens=_kv_tokens(topology, group, model),
-        )
-        for (name, group), device, cores in zip(_named(topology), devices, shares, strict=True)
+    named = list(_named(topology))
+    workers, warnings = _launched(topology, machine, model, paths, named)
+    attached = tuple(
+        AttachedWorker(name, group.role, url, instance_address(name, group, url))
+        for name, group, url in named
+        if url
     )
+    addresses = [worker.process.address for worker in workers]
+    addresses += [worker.address for worker in attached]
     return Plan(
         topology=topology,
         asks_for_keys=asks_for_keys,
         gateways=tuple(
-            gateway_process(
-                topology, paths.python, [worker.process.address for worker in workers], number
-            )
+            gateway_process(topology, paths.python, addresses, number)
             for number in range(topology.gateway.processes)
         ),
         workers=workers,
+        attached=attached,
         model=model,
         warnings=tuple(
-            filter(
-                None,
-                (
-                    *warnings,
-                    exposure,
-                    *_small_pools(topology, workers, model),
-                ),
-            )
+            filter(None, (*warnings, exposure, *_small_pools(topology, workers, model)))
         ),
     )
+
+
+def _launched(
+    topology: Topology,
+    machine: MachineFacts,
+    model: ModelFacts,
+    paths: Paths,
+    named: Sequence[tuple[str, WorkerGroup, str]],
+) -> tuple[tuple[PlannedWorker, ...], list[str]]:
+    """The workers that will be started, with warnings."""
+    groups = [group for group in topology.workers if not group.attached]
+    devices = share_devices(groups, machine.gpus)
+    shares, warnings = share_cores(groups, machine.cores)
+    gpus = gpu_numbers(devices)
+    ports = share_ports(groups, machine.free_ports, topology.gateway.port)
+    started = [(name, group) for name, group, url in named if not url]
+    workers = []
+    for (name, group), device, cores, (port, side) in zip(
+        started, devices, shares, ports, strict=True
+    ):
+        slot = WorkerSlot(
+            name,
+            topology.model,
+            group,
+            device,
+            cores,
+            paths,
+            gpus=gpus,
+            port=port,
+            side_channel_port=side,
+            checkpoint=model.checkpoint,
+            api_key_file=topology.gateway.vllm_api_key_file,
+        )
+        process = load(COMMANDS[group.engine])(slot)
+        workers.append(PlannedWorker(process, group, device, _kv_tokens(topology, group, model)))
+    return tuple(workers), warnings
 
 
 def itemsize(dtype: str) -> int:
@@ -131,17 +176,19 @@ def itemsize(dtype: str) -> int:
     return 4 if dtype == "float32" else 2
 
 
-def _named(topology: Topology) -> Iterator[tuple[str, WorkerGroup]]:
-    """Every worker to be, numbered within its role: ``prefill-0``."""
+def _named(topology: Topology) -> Iterator[tuple[str, WorkerGroup, str]]:
+    """Every worker to be, numbered within its role (``prefill-0``), and where it runs already."""
     used: Counter[str] = Counter()
     for group in topology.workers:
-        for _ in range(group.count):
-            yield f"{group.role}-{used[group.role]}", group
+        for url in group.url or [""] * group.count:
+            yield f"{group.role}-{used[group.role]}", group, url
             used[group.role] += 1
 
 
 def _kv_tokens(topology: Topology, group: WorkerGroup, model: ModelFacts) -> int | None:
     block_size, pool_bytes = topology.model.block_size, group.sizes.kv_cache_memory_bytes
+    if group.engine == VLLM:
+        block_size = group.chosen_block_size or _VLLM_BLOCK_ON_CPU
     if group.engine == "fake":
         return group.fake.num_blocks * block_size
     if pool_bytes is None:
@@ -160,7 +207,9 @@ def _check_length(topology: Topology, model: ModelFacts) -> None:
 def _check_memory(topology: Topology, machine: MachineFacts, model: ModelFacts) -> None:
     """Only host memory: what a GPU holds is known to the worker that opens it."""
     on_host = [
-        group for group in topology.workers if group.device == "cpu" and group.engine == "native"
+        group
+        for group in topology.workers
+        if group.device == "cpu" and group.engine != "fake" and not group.attached
     ]
     weights = model.weight_bytes * sum(group.count for group in on_host)
     pools = sum((group.sizes.kv_cache_memory_bytes or 0) * group.count for group in on_host)

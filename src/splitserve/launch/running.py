@@ -12,6 +12,8 @@ from splitserve.launch.hosts import HOSTS
 from splitserve.launch.hosts.base import Host
 from splitserve.launch.keep import Limits, OnChange, Supervised
 from splitserve.launch.plan import ModelFacts, Plan, resolve
+from splitserve.launch.ports import ports_needed
+from splitserve.launch.programs import check_programs
 from splitserve.launch.rundir import RunDirectory
 from splitserve.launch.spec import Paths
 from splitserve.launch.supervise import Deployment
@@ -38,7 +40,8 @@ def prepared(topology: Topology, model: ModelFacts, log_dir: Path | None) -> Ite
     """
     with RunDirectory() as run:
         logs = run.path if log_dir is None else _made(log_dir)
-        plan = resolve(topology, machine_facts(), model, Paths(str(run.path), sys.executable))
+        machine = machine_facts(ports_needed(topology))
+        plan = resolve(topology, machine, model, Paths(str(run.path), sys.executable))
         try:
             yield Prepared(plan, load(HOSTS["local"])(logs))
         except StartFailed:
@@ -62,6 +65,7 @@ async def running(
 
     Fetches the model if need be, showing nothing.
     """
+    check_programs(topology)
     model = model_facts(topology.model, Silent())
     with prepared(topology, model, log_dir) as ready:
         async with Deployment(ready.plan, ready.host, on_change, limits or Limits()) as deployment:

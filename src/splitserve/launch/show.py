@@ -26,6 +26,10 @@ def show_plan(console: Console, plan: Plan) -> None:
         )
         for worker in plan.workers
     ]
+    rows += [
+        (worker.name, worker.role, "vllm", "runs already", "", worker.url, "")
+        for worker in plan.attached
+    ]
     header = ("worker", "role", "engine", "device", "cores", "KV memory", "KV tokens")
     _print_table(console, header, rows)
     print_line(
@@ -105,10 +109,11 @@ def _kv_columns(worker: PlannedWorker, model: ModelFacts) -> tuple[str, str]:
 
 
 def _address(process: Supervised) -> str:
-    """With the port that a process found free, where it was left to find one."""
-    host, _, _ = process.spec.address.rpartition(":")
+    """With the port that a process found free, where it was left to find one; of a vLLM instance
+    only where it listens."""
+    address = process.spec.address.partition("?")[0]
     port = process.facts.get("port")
-    return process.spec.address if port is None else f"{host}:{port}"
+    return address if port is None else f"{address.rpartition(':')[0]}:{port}"
 
 
 def _cores(cores: Sequence[int]) -> str:

@@ -42,7 +42,10 @@ class Paths:
 class WorkerSlot:
     """One worker's place in a deployment: all that an engine's command is made from.
 
-    ``device`` is ``cpu`` or ``cuda:N``.
+    ``device`` is ``cpu`` or ``cuda:N``, with a comma between several. The rest is for engines of
+    others: ``gpus`` are those of all workers, ``port`` and ``side_channel_port`` are the worker's
+    own, ``checkpoint`` is what ModelFacts has, ``api_key_file`` what the gateway takes its key for
+    the instance from.
     """
 
     name: str
@@ -51,6 +54,11 @@ class WorkerSlot:
     device: str
     cores: tuple[int, ...]
     paths: Paths
+    gpus: tuple[int, ...] = ()
+    port: int = 0
+    side_channel_port: int = 0
+    checkpoint: str = ""
+    api_key_file: str | None = None
 
 
 def thread_limits(threads: int) -> dict[str, str]:

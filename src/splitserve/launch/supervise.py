@@ -10,18 +10,24 @@ from splitserve.launch.addresses import http_url
 from splitserve.launch.hosts.base import Host
 from splitserve.launch.keep import Keeper, Limits, OnChange, Supervised
 from splitserve.launch.plan import Plan
-from splitserve.launch.probe import is_ready
+from splitserve.launch.probe import ask_ready
 from splitserve.launch.roll import roll
 from splitserve.lifecycle import StartFailed
 
 _POLL_S: Final = 0.05
+_WATCH_S: Final = 2.0
+
+
+def _unsaid(line: str) -> None:
+    """For those who look at ``Deployment.notes`` instead."""
 
 
 class Deployment:
     """All processes of one plan. ``async with`` starts them and, at its end, stops them.
 
     Within the block a request would be served, unless something has died since. Entering raises
-    StartFailed when a process does not become ready; then nothing is left running.
+    StartFailed when a process does not become ready; then nothing is left running. ``say`` takes
+    what the gateway finds amiss while all runs, a line each.
     """
 
     def __init__(
@@ -31,13 +37,17 @@ class Deployment:
         on_change: OnChange,
         limits: Limits,
         clock: Clock = monotonic,
+        say: Callable[[str], None] = _unsaid,
     ) -> None:
+        self.notes: tuple[str, ...] = ()
+        self._say = say
         self._keepers = {
             spec.name: Keeper(spec, host, limits, clock, on_change) for spec in plan.processes
         }
         self._gateways = [self._keepers[spec.name] for spec in plan.gateways]
         self._workers = [self._keepers[worker.process.name] for worker in plan.workers]
         self._clock = clock
+        self._settle_s = limits.settle_s
         self._asked = plan.topology.gateway
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -74,11 +84,11 @@ class Deployment:
 
     async def run_forever(self) -> None:
         """Returns never; the way out is to be cancelled."""
-        await self._while_kept(asyncio.Event().wait())
+        await self._while_kept(self._watch())
 
     async def restart_workers(self, say: Callable[[str], None]) -> None:
         """One after another, while the others serve (see ``roll``)."""
-        await roll(self._workers, say, self._clock)
+        await roll(self._workers, say, self._clock, self._found_again)
 
     async def stop(self) -> None:
         """Gateways first, so that no request meets half a deployment; then all workers at once."""
@@ -99,14 +109,41 @@ class Deployment:
         await self._while_kept(self._all_started())
         await self._while_kept(self._answered())
 
+    async def _found_again(self, name: str) -> bool:
+        """Whether the gateway would use that worker, as far as it says."""
+        return await self._ask() and not any(
+            name in note.replace(":", " ").split() for note in self.notes
+        )
+
     async def _all_started(self) -> None:
         for keeper in self._keepers.values():
             await keeper.has_started.wait()
 
     async def _answered(self) -> None:
+        """Until the gateway serves, and uses all workers unless that takes too long."""
+        deadline: float | None = None
         # Another process's state: nothing here could be waited for.
-        while not await is_ready(self._asked.host, self.port):  # noqa: ASYNC110
+        while True:
+            if await self._ask():
+                deadline = deadline or self._clock() + self._settle_s
+                if not self.notes or self._clock() > deadline:
+                    return
             await asyncio.sleep(_POLL_S)
+
+    async def _watch(self) -> None:
+        while True:
+            told = self.notes
+            await self._ask()
+            for note in self.notes:
+                if note not in told:
+                    self._say(note)
+            await asyncio.sleep(_WATCH_S)
+
+    async def _ask(self) -> bool:
+        """Whether the gateway would serve a request; ``notes`` are what it says besides."""
+        readiness = await ask_ready(self._asked.host, self.port)
+        self.notes = readiness.notes
+        return readiness.ready
 
     async def _while_kept(self, goal: Coroutine[Any, Any, object]) -> None:
         """Waits for ``goal``; raises what a keeper raises before that."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from splitserve.engine.device import Sizes, parse_device, sizes_on
 from splitserve.errors import ConfigError
 from splitserve.frontend.derender.parsers.registry import (
     AUTO,
@@ -23,19 +22,45 @@ from splitserve.frontend.derender.parsers.registry import (
     TOOL_PARSERS,
 )
 from splitserve.launch.checks import check_value, one_of, reject_unknown_keys
+from splitserve.launch.group import (
+    AUTO_CONNECTOR,
+    CONNECTORS,
+    DEVICES,
+    ENGINES,
+    ROLES,
+    VLLM,
+    FakeCosts,
+    WorkerGroup,
+)
+from splitserve.launch.group_checks import SHARE_RULE, check_fit, check_group
 from splitserve.launch.sizes import ByteSize, parse_size
-from splitserve.protocol.control import DRAIN_GRACE_S
-from splitserve.transfer.registry import choose_connector
+from splitserve.launch.vllm_checks import check_vllm_split
 
-ROLES = ("colocated", "prefill", "decode")
-ENGINES = ("native", "fake")
+__all__ = [
+    "AUTO_CONNECTOR",
+    "CONNECTORS",
+    "DEVICES",
+    "DTYPES",
+    "ENGINES",
+    "LOAD_FORMATS",
+    "POLICIES",
+    "ROLES",
+    "SHARE_RULE",
+    "VLLM",
+    "FakeCosts",
+    "GatewayAsked",
+    "ModelAsked",
+    "Topology",
+    "WorkerGroup",
+    "check_fit",
+    "checked",
+    "parse_topology",
+    "read_topology",
+]
+
 DTYPES = ("auto", "bfloat16", "float32")
-DEVICES = ("cpu", "cuda")
 LOAD_FORMATS = ("auto", "dummy")
 POLICIES = ("least_loaded", "round_robin")
-AUTO_CONNECTOR = "auto"
-CONNECTORS = (AUTO_CONNECTOR, "shm", "cuda_ipc")
-SHARE_RULE = "must be above 0 and at most 1"
 
 
 class ModelAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +86,8 @@ class ModelAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``port`` 0 takes a free one. ``request_timeout_s`` is a request's whole time. Parsers read
     the answers of chats: ``auto`` takes those that the model's chat template asks for.
-    ``processes`` share one port, which then has to be named."""
+    ``processes`` share one port, which then has to be named. ``vllm_api_key_file`` holds the key
+    that vLLM instances ask for."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -73,56 +99,7 @@ class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reasoning_parser: str = "auto"
     api_key_file: str | None = None
     processes: int = 1
-
-
-class FakeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the fake engine takes, and the size of its pool."""
-
-    step_ms: float = 0.0
-    prefill_us_per_token: float = 0.0
-    decode_us_per_seq: float = 0.0
-    num_blocks: int = 1024
-
-
-class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``count`` equal workers. ``cores`` empty means a share of what other groups leave, or all
-    cores for workers on GPUs. ``devices`` names the GPU of each worker; empty means the lowest that
-    nobody else has. What is None is chosen by the device (``engine/device.py``), and so is
-    ``connector`` auto. ``gpu_memory_utilization`` is the share of its GPU's memory that a worker
-    may use altogether; it is read where ``kv_cache_memory_bytes`` is None.
-
-    ``drain_grace_s`` is how long a worker's running requests may go on when it is restarted; what
-    is left then goes on at another. ``fake`` is read by ``engine = "fake"`` only.
-    """
-
-    role: str = "colocated"
-    count: int = 1
-    engine: str = "native"
-    device: str = "cpu"
-    devices: tuple[int, ...] = ()
-    cores: tuple[int, ...] = ()
-    connector: str = "auto"
-    kv_cache_memory_bytes: ByteSize | None = None
-    gpu_memory_utilization: float = 0.9
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    enable_prefix_caching: bool = True
-    drain_grace_s: float = DRAIN_GRACE_S
-    fake: FakeCosts = FakeCosts()
-
-    @property
-    def sizes(self) -> Sizes:
-        """With those of the device where none was asked for."""
-        return sizes_on(
-            parse_device(self.device).kind,
-            self.max_num_seqs,
-            self.max_num_batched_tokens,
-            self.kv_cache_memory_bytes,
-        )
-
-    @property
-    def chosen_connector(self) -> str:
-        return choose_connector(self.device) if self.connector == AUTO_CONNECTOR else self.connector
+    vllm_api_key_file: str | None = None
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,11 +140,12 @@ def checked(topology: Topology) -> Topology:
     _check_gateway(topology.gateway)
     check_value("workers", topology.workers, bool(topology.workers), "needs at least one group")
     for number, group in enumerate(topology.workers):
-        _check_group(f"workers[{number}]", group)
+        check_group(f"workers[{number}]", group)
     roles = {group.role for group in topology.workers}
     _check_roles(roles)
     if "prefill" in roles:
-        _check_one_connector(topology.workers)
+        check_vllm_split(topology.workers)
+        _check_one_connector([group for group in topology.workers if group.engine != VLLM])
     return topology
 
 
@@ -197,62 +175,6 @@ def _check_gateway(gateway: GatewayAsked) -> None:
     check_value("gateway.max_queued", queued, queued >= 0, "must not be negative")
     one_of("gateway.tool_call_parser", gateway.tool_call_parser, (AUTO, NONE, *TOOL_PARSERS))
     one_of("gateway.reasoning_parser", gateway.reasoning_parser, (AUTO, NONE, *REASONING_PARSERS))
-
-
-def _check_group(path: str, group: WorkerGroup) -> None:
-    one_of(f"{path}.role", group.role, ROLES)
-    one_of(f"{path}.engine", group.engine, ENGINES)
-    one_of(f"{path}.device", group.device, DEVICES)
-    one_of(f"{path}.connector", group.connector, CONNECTORS)
-    check_fit(f"{path}.", group.engine, group.device, group.connector)
-    _check_devices(path, group)
-    for key, value in (
-        ("count", group.count),
-        ("kv_cache_memory_bytes", group.kv_cache_memory_bytes),
-        ("max_num_seqs", group.max_num_seqs),
-        ("max_num_batched_tokens", group.max_num_batched_tokens),
-        ("fake.num_blocks", group.fake.num_blocks),
-    ):
-        check_value(f"{path}.{key}", value, value is None or value > 0, "must be positive")
-    share = group.gpu_memory_utilization
-    check_value(f"{path}.gpu_memory_utilization", share, 0 < share <= 1, SHARE_RULE)
-    for key, cost in (
-        ("step_ms", group.fake.step_ms),
-        ("prefill_us_per_token", group.fake.prefill_us_per_token),
-        ("decode_us_per_seq", group.fake.decode_us_per_seq),
-    ):
-        check_value(f"{path}.fake.{key}", cost, cost >= 0, "must not be negative")
-    grace_s = group.drain_grace_s
-    check_value(f"{path}.drain_grace_s", grace_s, grace_s >= 0, "must not be negative")
-    repeated = len(set(group.cores)) != len(group.cores)
-    check_value(f"{path}.cores", list(group.cores), not repeated, "names a core twice")
-
-
-def check_fit(prefix: str, engine: str, device: str, connector: str) -> None:
-    """Raises ConfigError unless the three, each right by itself, go together.
-
-    ``prefix`` stands before the name of the setting that is wrong.
-    """
-    if engine == "fake" and device != "cpu":
-        raise ConfigError(
-            f"{prefix}device {device!r}: the fake engine has no use for a GPU; use cpu"
-        )
-    needed = choose_connector(device)
-    if connector not in (AUTO_CONNECTOR, needed):
-        raise ConfigError(
-            f"{prefix}connector {connector!r} does not reach memory of device {device!r}; "
-            f"use {needed!r}, or leave it at {AUTO_CONNECTOR!r}"
-        )
-
-
-def _check_devices(path: str, group: WorkerGroup) -> None:
-    numbers, key = list(group.devices), f"{path}.devices"
-    if not numbers:
-        return
-    check_value(key, numbers, group.device == "cuda", 'names GPUs and needs device = "cuda"')
-    check_value(key, numbers, min(numbers) >= 0, "must not be negative")
-    rule = f"must name one GPU for each of {group.count} workers"
-    check_value(key, numbers, len(numbers) == group.count, rule)
 
 
 def _check_one_connector(groups: Sequence[WorkerGroup]) -> None:

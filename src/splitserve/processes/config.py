@@ -10,8 +10,9 @@ from splitserve.protocol.gate import GateFiles
 class GatewayConfig:
     """Field names are those of ``splitserve gateway``'s flags. Times in seconds.
 
-    ``workers`` are addresses (``unix:/path`` or ``tcp:host:port``); the gateway learns names and
-    roles from the workers themselves and waits for those that are not there yet. ``port`` 0 takes
+    ``workers`` are addresses (``unix:/path``, ``tcp:host:port`` or ``vllm+http://host:port?...``);
+    the gateway learns names and roles from native workers themselves and waits for those that are
+    not there yet. ``vllm_api_key_file`` holds the key that vLLM instances ask for. ``port`` 0 takes
     a free one. ``gate`` is how workers behind TCP are reached.
     """
 
@@ -28,5 +29,6 @@ class GatewayConfig:
     reasoning_parser: str = "auto"
     state_key_file: Path | None = None
     api_key_file: Path | None = None
+    vllm_api_key_file: Path | None = None
     reuse_port: bool = False
     gate: GateFiles = field(default_factory=GateFiles)

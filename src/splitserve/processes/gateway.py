@@ -21,10 +21,13 @@ from splitserve.processes.config import GatewayConfig
 from splitserve.processes.gateway_metrics import RouterMetrics, WorkerMetrics
 from splitserve.processes.http import HttpServer, listen
 from splitserve.processes.text_tier import new_tier
+from splitserve.processes.vllm_metrics import VllmMetrics
+from splitserve.processes.vllm_workers import connect_with, vllm_api_key, vllm_workers
 from splitserve.protocol.control import PROTOCOL_VERSION
 from splitserve.protocol.gate import Gate
 from splitserve.router.config import RouterConfig
 from splitserve.router.handoff.orchestrator import Router
+from splitserve.router.workers.vllm.settings import VllmWorker
 
 
 def run(config: GatewayConfig, status: StatusPipe) -> int:
@@ -43,8 +46,9 @@ def run(config: GatewayConfig, status: StatusPipe) -> int:
         tier = new_tier(folder, model, FrontendConfig(), config.state_key_file)
         gate = Gate.load(config.gate, os.environ)
         access = KeyRing.load(config.api_key_file, os.environ)
+        vllm = vllm_workers(config.workers, vllm_api_key(config.vllm_api_key_file, os.environ))
         listener = listen(config.host, config.port, reuse_port=config.reuse_port)
-    return uvloop.run(_serve(config, folder, tier, access, gate, listener, status))
+    return uvloop.run(_serve(config, folder, tier, access, gate, vllm, listener, status))
 
 
 async def _serve(
@@ -53,29 +57,39 @@ async def _serve(
     tier: TextTier,
     access: KeyRing | None,
     gate: Gate,
+    vllm: Mapping[str, VllmWorker],
     listener: socket.socket,
     status: StatusPipe,
 ) -> int:
     metrics = RouterMetrics()
     engines = engine_fingerprint(folder)
+    limits = RouterConfig(
+        policy=config.policy,
+        request_timeout_s=config.request_timeout_s,
+        ttft_deadline_s=config.ttft_deadline_s,
+        max_queued=config.max_queued,
+    )
+    name, between_vllm = f"gateway-{new_incarnation()}", VllmMetrics()
     router = Router(
-        RouterConfig(
-            policy=config.policy,
-            request_timeout_s=config.request_timeout_s,
-            ttft_deadline_s=config.ttft_deadline_s,
-            max_queued=config.max_queued,
-        ),
+        limits,
         config.workers,
-        gateway=f"gateway-{new_incarnation()}",
+        gateway=name,
         fingerprint=engines,
         observer=metrics,
-        gate=gate,
+        connect=connect_with(limits, vllm, name, gate, between_vllm.note),
     )
     registry = CollectorRegistry()
     metrics.register(registry)
+    between_vllm.register(registry)
     registry.register(WorkerMetrics(router.snapshot))
     app = create_app(
-        NamedApart(router), tier, registry, router.ready, lambda: engines, access=access
+        NamedApart(router),
+        tier,
+        registry,
+        router.ready,
+        lambda: engines,
+        access=access,
+        warnings=router.warnings,
     )
     # uvicorn takes the signals over while it serves and hands them back when it is done.
     with StopSignals(stop=lambda: None) as signals:

@@ -11,7 +11,7 @@ async def test_it_names_its_model_and_says_that_it_lives(plain: Caller) -> None:
     assert (await plain.get("/v1/models/tiny")).json()["max_model_len"] == 512
     assert (await plain.get("/v1/models/other")).status_code == 404
     assert (await plain.get("/health")).json() == {"status": "alive"}
-    assert (await plain.get("/ready")).json() == {"status": "ready"}
+    assert (await plain.get("/ready")).json() == {"status": "ready", "warnings": []}
     assert (await plain.get("/version")).json() == {"version": __version__}
 
 

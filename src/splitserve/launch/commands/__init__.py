@@ -9,4 +9,5 @@ from typing import Final
 COMMANDS: Final = {
     "native": "splitserve.launch.commands.native:worker_process",
     "fake": "splitserve.launch.commands.native:fake_worker_process",
+    "vllm": "splitserve.launch.commands.vllm:worker_process",
 }

@@ -64,6 +64,7 @@ def gateway_process(
     to ``gateway.processes``."""
     gateway, model = topology.gateway, topology.model
     several, keys = gateway.processes > 1, gateway.api_key_file
+    vllm_key = gateway.vllm_api_key_file
     return ProcessSpec(
         name=f"gateway-{number}" if several else "gateway",
         role="gateway",
@@ -80,6 +81,7 @@ def gateway_process(
             *("--tool-call-parser", gateway.tool_call_parser),
             *("--reasoning-parser", gateway.reasoning_parser),
             *(() if keys is None else ("--api-key-file", keys)),
+            *(() if vllm_key is None else ("--vllm-api-key-file", vllm_key)),
             *(("--reuse-port",) if several else ()),
             *_SUPERVISED,
         ),
