@@ -48,7 +48,7 @@ vllm: ## .venv-vllm with vLLM for CPUs; nothing where SPLITSERVE_VLLM names a vl
 	@$(if $(SPLITSERVE_VLLM),test -x "$(SPLITSERVE_VLLM)",tests/interop/install_vllm.sh .venv-vllm \
 		$(PYTHON)) || { echo "error: there is no vLLM for CPUs here, see above" >&2; exit 3; }
 
-interop: setup vllm ## tests against real vLLM: 8 minutes on two cores, 12 GB of memory
+interop: setup vllm ## tests against real vLLM: ten minutes on two idle cores, 12 GB of memory
 	@$(PYTEST) -m interop tests/interop --durations=10
 
 gpu: setup ## tests that need a CUDA device (with two, prefill and decode get one each)

@@ -162,7 +162,9 @@ class Instance:
                         os.setpriority(os.PRIO_PROCESS, thread.id, NICE)
 
     def _processes(self) -> list[psutil.Process]:
-        group = 0 if self.popen is None else self.popen.pid
+        if self.popen is None:
+            return []
+        group = self.popen.pid
         return [
             process
             for process in psutil.process_iter()
