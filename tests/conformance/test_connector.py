@@ -175,10 +175,6 @@ def test_an_end_is_reported_once(pair: Pair) -> None:
     assert pair.writer.poll() == []
 
 
-def test_the_peers_layout_is_known(pair: Pair) -> None:
-    assert pair.writer.layout(pair.connect()) == TARGET_LAYOUT
-
-
 @pytest.mark.parametrize("made", ["before", "after"])
 def test_writing_to_a_disconnected_peer_fails_and_touches_nothing(pair: Pair, made: str) -> None:
     peer = pair.connect()

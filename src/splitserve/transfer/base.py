@@ -58,10 +58,6 @@ class Connector(Protocol):
         (layouts that cannot be copied between). May block for the length of a handshake."""
         ...
 
-    def layout(self, peer: PeerId) -> KVLayout:
-        """The peer pool's layout."""
-        ...
-
     def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
         """Prepares to copy ``runs`` of any layer, so that each layer costs the engine's thread
         little, however many blocks there are. Raises BugError for blocks outside either pool.

@@ -13,7 +13,7 @@ from torch import Tensor
 from splitserve.engine.api import KVSink
 from splitserve.engine.cuda.kernels import Kernels
 from splitserve.engine.layers.rope import amplitude, frequencies
-from splitserve.engine.models.config import DecoderConfig
+from splitserve.engine.models.config import DecoderConfig, qkv_modules
 from splitserve.engine.models.weights import Weights
 
 Attend = Callable[[Tensor, Tensor], Tensor]
@@ -120,9 +120,9 @@ class _Loader:
     def layer(self, index: int) -> _Layer:
         config, prefix = self._config, f"model.layers.{index}"
         hidden, middle = config.hidden_size, config.intermediate_size
-        q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
-        heads = {f"{attention}.q_proj": q, f"{attention}.k_proj": kv, f"{attention}.v_proj": kv}
+        heads = qkv_modules(config, attention)
+        q = config.num_heads * config.head_dim
         return _Layer(
             attn_norm=self.norm(f"{prefix}.input_layernorm"),
             qkv=self._joined(heads, hidden),

@@ -28,6 +28,12 @@ class DecoderConfig:
     qk_norm: bool = False
 
 
+def qkv_modules(config: DecoderConfig, attention: str) -> dict[str, int]:
+    """Names and rows of the projections to queries, keys and values, in that order."""
+    q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    return {f"{attention}.q_proj": q, f"{attention}.k_proj": kv, f"{attention}.v_proj": kv}
+
+
 def read_decoder_config(config: Mapping[str, Any]) -> DecoderConfig:
     """Raises ConfigError, naming what is unknown or missing, for a model that cannot be run."""
     names = config.get("architectures") or []

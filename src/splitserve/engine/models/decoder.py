@@ -17,7 +17,7 @@ from splitserve.engine.layers.linear import Linear, make_linear
 from splitserve.engine.layers.norm import RMSNorm
 from splitserve.engine.layers.rope import Rope, rotate_
 from splitserve.engine.models.batch import Batch
-from splitserve.engine.models.config import DecoderConfig
+from splitserve.engine.models.config import DecoderConfig, qkv_modules
 from splitserve.engine.models.weights import Shape, Weights
 
 
@@ -109,9 +109,9 @@ class _Loader:
     def layer(self, index: int) -> _Layer:
         config, prefix = self._config, f"model.layers.{index}"
         hidden, middle = config.hidden_size, config.intermediate_size
-        q, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
-        heads = {f"{attention}.q_proj": q, f"{attention}.k_proj": kv, f"{attention}.v_proj": kv}
+        heads = qkv_modules(config, attention)
+        q = config.num_heads * config.head_dim
         return _Layer(
             attn_norm=self.norm(f"{prefix}.input_layernorm"),
             qkv=self._linear(heads, hidden, config.qkv_bias),

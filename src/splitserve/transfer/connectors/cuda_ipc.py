@@ -152,9 +152,6 @@ class CudaIpcConnector:
         self._peers[peer_id] = _Peer(address, pool.layout)
         return peer_id
 
-    def layout(self, peer: PeerId) -> KVLayout:
-        return self._peers[peer].layout
-
     def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
         own = self._own()
         target = self._peers.get(peer)

@@ -51,9 +51,6 @@ class MemoryConnector:
         self._peers[peer_id] = pool
         return peer_id
 
-    def layout(self, peer: PeerId) -> KVLayout:
-        return self._peers[peer].layout
-
     def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
         target = self._peers.get(peer)
         if target is None:

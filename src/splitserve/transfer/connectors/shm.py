@@ -78,9 +78,6 @@ class ShmConnector:
         self._peers[peer_id] = _Peer(pool, mapping, view)
         return peer_id
 
-    def layout(self, peer: PeerId) -> KVLayout:
-        return self._peers[peer].pool.layout
-
     def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
         region, layout = self._own()
         target = self._peers.get(peer)
