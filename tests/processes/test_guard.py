@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from launch.deployments import gone
 from launch.test_vllm_running import PROGRAM
 from splitserve.launch.ports import free_ports
@@ -64,6 +65,35 @@ def test_all_end_when_the_launcher_is_killed() -> None:
         assert '"ready"' in launcher.stdout.readline()
         listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text()
         family = group_of(int(listed))
+        assert len(family) == 3
+        launcher.send_signal(signal.SIGKILL)
+    assert gone(family, 5)
+
+
+WANDERER = """
+import os, runpy, sys
+os.sched_setaffinity(0, {CORE})
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is one core")
+def test_a_server_that_moves_to_another_core_is_brought_back() -> None:
+    core, other = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    wanderer = WANDERER.replace("CORE", str(other))
+    program = (sys.executable, "-c", wanderer, PROGRAM[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, "--cores", str(core), *guarded(*program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as launcher:
+        assert launcher.stdout is not None
+        assert '"ready"' in launcher.stdout.readline()
+        listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text()
+        family = group_of(int(listed))
+        assert {core} == {each for pid in family for each in os.sched_getaffinity(pid)}
         assert len(family) == 3
         launcher.send_signal(signal.SIGKILL)
     assert gone(family, 5)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -97,6 +98,7 @@ def _follow(
                 return code
             if not ready and answers(guarded.url, guarded.api_key):
                 ready = True
+                keep_group_on(guarded.cores)
                 log.info("%s answers", guarded.url)
                 status.ready()
             elif not ready and monotonic() > deadline:
@@ -104,6 +106,20 @@ def _follow(
                 raise UnavailableError(
                     f"{guarded.command[0]} was not ready within {guarded.within_s:.0f} s"
                 )
+
+
+def keep_group_on(cores: Sequence[int]) -> None:
+    """Moves every thread of this process group to ``cores``; none leaves them where they are.
+
+    vLLM for CPUs with NIXL puts the work of all instances on the machine's last core by itself.
+    """
+    group = os.getpgid(0)
+    for process in Path("/proc").iterdir() if cores else ():
+        # What ends meanwhile needs no core.
+        with suppress(ProcessLookupError, FileNotFoundError):
+            if process.name.isdigit() and os.getpgid(int(process.name)) == group:
+                for thread in (process / "task").iterdir():
+                    os.sched_setaffinity(int(thread.name), cores)
 
 
 def answers(url: str, api_key: str) -> bool:
