@@ -86,7 +86,7 @@ def test_each_kind_of_error_has_its_code(error: SplitserveError, code: int) -> N
         ((*WORKER, "--status-fd", "999"), "status-fd: 999 is not an open file descriptor"),
         (("gateway", "m"), "Missing option '--worker'"),
         ((*GATEWAY, "--worker", "tcp:h"), "address 'tcp:h' is neither"),
-        ((*GATEWAY, "--policy", "random"), "--policy must be one of least_loaded, round_robin"),
+        ((*GATEWAY, "--policy", "random"), "--policy must be one of cost, least_loaded"),
         ((*GATEWAY, "--port", "-1"), "--port must be from 0 to 65535 (got -1)"),
         ((*GATEWAY, "--request-timeout-s", "nan"), "--request-timeout-s must be positive"),
         (("bench", "nothing"), "No such command 'nothing'"),

@@ -135,7 +135,7 @@ def test_the_least_file_is_a_model_and_one_group() -> None:
         (WORKERS + "fake = { step_ms = nan }\n", "workers[0].fake.step_ms must not be negative"),
         (WORKERS + "max_num_seqs = 0\n", "workers[0].max_num_seqs must be positive"),
         (WORKERS + "[gateway]\nport = 65536\n", "gateway.port must be 0 to 65535 (got 65536)"),
-        (WORKERS + '[gateway]\npolicy = "random"\n', "gateway.policy must be one of least_loaded"),
+        (WORKERS + '[gateway]\npolicy = "random"\n', "gateway.policy must be one of cost"),
         (WORKERS + "[gateway]\nrequest_timeout_s = nan\n", "request_timeout_s must be positive"),
         (WORKERS + '[gateway]\nhost = ""\n', "gateway.host must not be empty"),
         ('[model]\nname = "m"\ndtype = "fp8"\n[[workers]]\n', "model.dtype must be one of auto"),

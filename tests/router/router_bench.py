@@ -13,7 +13,7 @@ from splitserve.ids import RequestId
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
 from splitserve.router.config import RouterConfig
 from splitserve.router.handoff.orchestrator import Router
-from splitserve.router.policy.base import Placement
+from splitserve.router.policy.base import Observation, Placement
 
 
 class HandClock:
@@ -36,6 +36,7 @@ class Notebook:
     placements: list[Placement] = field(default_factory=list)
     phases: list[tuple[str, str]] = field(default_factory=list)
     handoffs: list[tuple[str, int, float, float, float]] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     fallbacks: list[tuple[str, str]] = field(default_factory=list)
     outcomes: list[tuple[str, str]] = field(default_factory=list)
     admissions: list[tuple[str, str]] = field(default_factory=list)
@@ -54,6 +55,9 @@ class Notebook:
         self, request_id: RequestId, nbytes: int, queue_s: float, prefill_s: float, exposed_s: float
     ) -> None:
         self.handoffs.append((request_id, nbytes, queue_s, prefill_s, exposed_s))
+
+    def observed(self, observation: Observation) -> None:
+        self.observations.append(observation)
 
     def fallback(self, rung: str, reason: str) -> None:
         self.fallbacks.append((rung, reason))

@@ -8,11 +8,12 @@ from splitserve.ids import WorkerId
 from splitserve.router.config import RouterConfig
 from splitserve.router.policy import registry
 from splitserve.router.policy.base import Policy, RequestView, WorkerView
+from splitserve.router.policy.cost import ByCost
 from splitserve.router.policy.least_loaded import LeastLoaded
 from splitserve.router.policy.round_robin import RoundRobin
 
 ASK = RequestView(prompt_tokens=100, max_tokens=10)
-POLICIES = [RoundRobin, LeastLoaded]
+POLICIES = [RoundRobin, LeastLoaded, ByCost]
 
 
 def view(name: str, role: str = "colocated", **changes: object) -> WorkerView:
@@ -143,7 +144,8 @@ def test_a_split_request_waits_for_a_prefill_worker_that_accepts_it(make: type[P
 def test_policies_are_made_by_name_and_an_unknown_one_is_named() -> None:
     assert isinstance(registry.create("round_robin"), RoundRobin)
     assert isinstance(registry.create("least_loaded"), LeastLoaded)
-    with pytest.raises(ConfigError, match=r"'nearest' is none of least_loaded, round_robin"):
+    assert isinstance(registry.create("cost"), ByCost)
+    with pytest.raises(ConfigError, match=r"'nearest' is none of cost, least_loaded, round_robin"):
         registry.create("nearest")
 
 

@@ -60,7 +60,7 @@ __all__ = [
 
 DTYPES = ("auto", "bfloat16", "float32")
 LOAD_FORMATS = ("auto", "dummy")
-POLICIES = ("least_loaded", "round_robin")
+POLICIES = ("cost", "least_loaded", "round_robin")
 
 
 class ModelAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from splitserve.ids import RequestId
 from splitserve.metrics import LATENCY_BUCKETS_S, Counter, Histogram
 from splitserve.protocol.telemetry import KVCounts
-from splitserve.router.policy.base import Placement
+from splitserve.router.policy.base import Observation, Placement
 from splitserve.router.workers.breaker import BreakerState
 from splitserve.router.workers.record import WorkerSnapshot
 
@@ -50,6 +50,16 @@ class RouterMetrics:
             "From a request's arrival in the router to its first placement",
             LATENCY_BUCKETS_S,
         )
+        self._placed = Counter(
+            "splitserve_placements",
+            "Placements by where the prompt is computed, again after a failure too",
+            ["way"],
+        )
+        self._misjudged = Histogram(
+            "splitserve_placement_prediction_error_seconds",
+            "How far a prompt's predicted time was from what it took",
+            LATENCY_BUCKETS_S,
+        )
         self._line = QueueMetrics()
 
     def register(self, registry: CollectorRegistry) -> None:
@@ -62,12 +72,15 @@ class RouterMetrics:
             self._ended,
             self._admission,
             self._waited,
+            self._placed,
+            self._misjudged,
             self._line,
         ):
             registry.register(collector)
 
     def placed(self, request_id: RequestId, placement: Placement) -> None:
-        pass
+        del request_id
+        self._placed.add("whole" if placement.prefill is None else "split")
 
     def phase(self, request_id: RequestId, phase: str, seconds: float) -> None:
         pass
@@ -80,6 +93,11 @@ class RouterMetrics:
         self._queue.observe(queue_s)
         self._prefill.observe(prefill_s)
         self._exposed.observe(exposed_s)
+
+    def observed(self, observation: Observation) -> None:
+        predicted_s = observation.predicted_s
+        if predicted_s is not None:
+            self._misjudged.observe(abs(observation.took_s - predicted_s))
 
     def fallback(self, rung: str, reason: str) -> None:
         self._fallback.add(rung, reason)

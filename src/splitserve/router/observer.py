@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from splitserve.ids import RequestId
-from splitserve.router.policy.base import Placement
+from splitserve.router.policy.base import Observation, Placement
 
 
 class RouterObserver(Protocol):
@@ -21,6 +21,10 @@ class RouterObserver(Protocol):
         self, request_id: RequestId, nbytes: int, queue_s: float, prefill_s: float, exposed_s: float
     ) -> None:
         """A prefill worker moved a prompt's KV (see PrefillDone)."""
+        ...
+
+    def observed(self, observation: Observation) -> None:
+        """What came of a placement. Not of those that failed, nor of what was done after."""
         ...
 
     def fallback(self, rung: str, reason: str) -> None:
@@ -57,6 +61,9 @@ class NullObserver:
     def handoff(
         self, request_id: RequestId, nbytes: int, queue_s: float, prefill_s: float, exposed_s: float
     ) -> None:
+        pass
+
+    def observed(self, observation: Observation) -> None:
         pass
 
     def fallback(self, rung: str, reason: str) -> None:

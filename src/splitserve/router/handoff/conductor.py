@@ -42,6 +42,7 @@ from splitserve.router.handoff.generation import Assignment, Generation, asked_i
 from splitserve.router.handoff.states import Progress, State
 from splitserve.router.ledger import Ledger
 from splitserve.router.observer import RouterObserver
+from splitserve.router.policy.base import Observation
 from splitserve.router.workers.client import Order
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,10 @@ class Surroundings(Protocol):
 
     def prompted(self, worker: WorkerId, tokens: int) -> None:
         """The worker has computed a prompt of so many tokens."""
+        ...
+
+    def observed(self, observation: Observation) -> None:
+        """What came of a placement."""
         ...
 
     def freed(self, workers: frozenset[WorkerId]) -> None:
@@ -195,6 +200,7 @@ class Conductor:
         )
         assignment = self._ledger.at(worker).get(message.request_id)
         if assignment is not None:
+            self._observe_split(assignment.generation, message)
             self.step(assignment.generation, Ended(worker))
 
     def _part_failed(
@@ -271,9 +277,32 @@ class Conductor:
     ) -> None:
         request_id = generation.request.request_id
         self._observer.phase(request_id, before.state.value, now - before.since)
+        if before.state is State.LOCAL and after.state is State.DECODING:
+            self._observe_whole(generation, now - before.since)
         if after.final:
             self._observer.ended(request_id, after.state.value)
             self._around.retired(generation)
+
+    def _observe_whole(self, generation: Generation, took_s: float) -> None:
+        placement = generation.progress.placement
+        assert placement is not None
+        tokens = generation.view.prompt_tokens
+        self._around.observed(Observation(placement, tokens, took_s))
+
+    def _observe_split(self, generation: Generation, done: PrefillDone) -> None:
+        """Not after a failure: its time is in no part that the worker told."""
+        placement, placed = generation.progress.placement, generation.placed
+        if placement is None or placed is None or generation.progress.failures:
+            return
+        seen = Observation(
+            placement,
+            generation.view.prompt_tokens,
+            self._clock() - placed,
+            done.queue_s,
+            done.prefill_s,
+            done.exposed_s,
+        )
+        self._around.observed(seen)
 
     def _error(self, generation: Generation, failure: FailRequest) -> SplitserveError:
         if failure.fault is Fault.CALLER:

@@ -21,7 +21,7 @@ from splitserve.router.handoff.states import Progress, State
 from splitserve.router.handoff.stream import TokenStream
 from splitserve.router.ledger import Ledger
 from splitserve.router.observer import RouterObserver
-from splitserve.router.policy.base import Placement, Policy, RequestView, WorkerView
+from splitserve.router.policy.base import Observation, Placement, Policy, RequestView, WorkerView
 from splitserve.router.workers.client import Order
 from splitserve.router.workers.registry import WorkerRegistry, WorkerSink
 
@@ -198,8 +198,10 @@ class Intake:
         return self._policy.place(request, workers, self._clock()) if workers else None
 
     def _misses_prefill(self, placement: Placement, workers: Sequence[WorkerView]) -> bool:
-        """Whether one worker has to do all although this deployment was meant to split."""
-        if placement.prefill is not None or not self.workers.split():
+        """Whether one worker has to do all although this deployment was meant to split, and nobody
+        found that cheaper."""
+        chosen = placement.estimate is not None
+        if placement.prefill is not None or chosen or not self.workers.split():
             return False
         return any(w.worker == placement.decode and w.role != "colocated" for w in workers)
 
@@ -244,6 +246,10 @@ class Intake:
         rate.done(tokens, self._clock(), more=more, saturated=len(self._line) > 0)
         if self._line:
             self._place_waiting()
+
+    def observed(self, observation: Observation) -> None:
+        self._policy.observed(observation)
+        self._observer.observed(observation)
 
     def freed(self, workers: frozenset[WorkerId]) -> None:
         for worker in workers:

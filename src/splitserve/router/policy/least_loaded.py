@@ -4,7 +4,7 @@ prefills."""
 from collections.abc import Sequence
 
 from splitserve.router.policy import split
-from splitserve.router.policy.base import Placement, RequestView, WorkerView
+from splitserve.router.policy.base import Observation, Placement, RequestView, WorkerView
 from splitserve.router.policy.turns import Turns
 
 
@@ -16,13 +16,23 @@ class LeastLoaded:
         self, request: RequestView, workers: Sequence[WorkerView], now: float
     ) -> Placement | None:
         del now
-        return split.place(
-            request, workers, self._turns, answer_cost=_requests, prompt_cost=_prompt_tokens
-        )
+        choice = choose(request, workers, self._turns)
+        return None if choice is None else split.take(choice, self._turns)
+
+    def observed(self, observation: Observation) -> None:
+        """What is open is all it goes by."""
 
 
-def _requests(worker: WorkerView) -> int:
-    """Own requests are also in the worker's report, later; other gateways' are only there."""
+def choose(
+    request: RequestView, workers: Sequence[WorkerView], turns: Turns
+) -> split.Choice | None:
+    """See ``split.choose``."""
+    return split.choose(request, workers, turns, answer_cost=requests, prompt_cost=_prompt_tokens)
+
+
+def requests(worker: WorkerView) -> int:
+    """Open there. Own requests are also in the worker's report, later; other gateways' are only
+    there."""
     return max(worker.in_flight, worker.running + worker.waiting)
 
 

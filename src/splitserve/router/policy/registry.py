@@ -8,6 +8,7 @@ from splitserve.loading import load
 from splitserve.router.policy.base import Policy
 
 POLICIES: Final[Mapping[str, str]] = {
+    "cost": "splitserve.router.policy.cost:ByCost",
     "least_loaded": "splitserve.router.policy.least_loaded:LeastLoaded",
     "round_robin": "splitserve.router.policy.round_robin:RoundRobin",
 }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from splitserve.router.policy import split
-from splitserve.router.policy.base import Placement, RequestView, WorkerView
+from splitserve.router.policy.base import Observation, Placement, RequestView, WorkerView
 from splitserve.router.policy.turns import Turns
 
 
@@ -16,6 +16,9 @@ class RoundRobin:
     ) -> Placement | None:
         del now
         return split.place(request, workers, self._turns, answer_cost=_equal, prompt_cost=_equal)
+
+    def observed(self, observation: Observation) -> None:
+        """Turns do not depend on it."""
 
 
 def _equal(worker: WorkerView) -> int:

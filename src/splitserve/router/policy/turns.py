@@ -10,14 +10,17 @@ Cost = Callable[[WorkerView], int]
 
 
 class Turns:
-    """Remembers when each worker was last chosen, so that ties go round and not by name."""
+    """Remembers when each worker last had its turn, so that ties go round and not by name."""
 
     def __init__(self) -> None:
-        self._chosen: dict[WorkerId, int] = {}
+        self._taken: dict[WorkerId, int] = {}
         self._serial = count()
 
     def cheapest(self, workers: Sequence[WorkerView], cost: Cost) -> WorkerView:
-        """The least ``cost``; among equals the one chosen longest ago. ``workers`` not empty."""
-        best = min(workers, key=lambda w: (cost(w), self._chosen.get(w.worker, -1)))
-        self._chosen[best.worker] = next(self._serial)
-        return best
+        """The least ``cost``; among equals the one whose turn is longest ago. ``workers`` not
+        empty."""
+        return min(workers, key=lambda w: (cost(w), self._taken.get(w.worker, -1)))
+
+    def take(self, worker: WorkerId) -> None:
+        """It gets a request."""
+        self._taken[worker] = next(self._serial)
