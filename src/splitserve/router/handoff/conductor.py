@@ -270,7 +270,9 @@ class Conductor:
         generation.stream.restart()
         placement = generation.progress.placement
         assert placement is not None
-        self._observer.placed(generation.request.request_id, placement)
+        request_id = generation.request.request_id
+        log.debug("request %s: %s", request_id, placement.reason)
+        self._observer.placed(request_id, placement)
 
     def _entered(
         self, generation: Generation, before: Progress, after: Progress, now: float

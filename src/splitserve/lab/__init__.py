@@ -1,0 +1,1 @@
+"""The lab: decide by measurement whether splitting prefill and decode pays."""
