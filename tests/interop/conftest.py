@@ -12,23 +12,28 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "flow"))
 from vllm_fleet import Fleet, example_fleet, pull_fleet, push_fleet
 from vllm_model import model_folder
 
-FIRST = ("test_vllm_example", "test_vllm_push")
+FIRST = ("test_vllm_example", "test_vllm_push", "test_vllm_turns")
 LAST = "test_vllm_deaths"
-LAST_IN_FILE = "killed"
+LAST_IN_FILE = (
+    "two_prefill",
+    "without_a_tokenizer",
+    "prefill_instance_that_is_killed",
+    "decode_instance_that_is_killed",
+)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """As few instances as possible at once: first come the files that have instances of their own.
-    Tests that kill instances come after those that need them. The order of all others, however
-    random, stays."""
+    Tests that start or kill instances come after those that need them as they were. The order of
+    all others, however random, stays."""
     files = list(dict.fromkeys(item.path for item in items))
     items.sort(
         key=lambda item: (
             item.path.stem not in FIRST,
             item.path.stem == LAST,
             files.index(item.path),
-            LAST_IN_FILE in item.name,
+            [part in item.name for part in reversed(LAST_IN_FILE)],
         )
     )
 

@@ -9,9 +9,16 @@ vllm=0.32.0
 nixl=1.5.1
 torch_index=https://download.pytorch.org/whl/cpu
 
+# Three instances run at once in the tests.
+memory_gb=$(awk '/^MemAvailable/ {print int($2 / 1e6)}' /proc/meminfo)
+disk_gb=$(df --output=avail --block-size=1G "$(dirname "$venv")" | tail -n 1)
 made_by=$(sha256sum "$0" | cut -d' ' -f1)
 [ "$(cat "$venv/.made_by" 2>/dev/null)" != "$made_by" ] || exit 0
 
+if [ "$memory_gb" -lt 12 ] || [ "$disk_gb" -lt 10 ]; then
+  echo "tests with vLLM need 12 GB of free memory and 10 GB of disk; here: $memory_gb, $((disk_gb))" >&2
+  exit 1
+fi
 echo "installing vLLM $vllm for CPUs into $venv (3.4 GB, some minutes the first time)"
 rm -rf "$venv"
 "$python" -m venv "$venv"

@@ -50,6 +50,19 @@ def test_a_client_that_leaves_while_decode_answers(pushing: Fleet, split: VllmCl
         settle(pushing[name])
 
 
+@pytest.mark.parametrize("length", [40, 1400])
+def test_a_client_that_leaves_before_there_is_a_token(
+    pushing: Fleet, split: VllmCluster, length: int
+) -> None:
+    """Decode may have asked for its blocks to be written: they come back when they are."""
+    before = split.total("splitserve_admission_total")
+    stream = Stream(split, prompt(length, seed="push leaves early"), 50, ignore_eos=True)
+    wait_until(lambda: split.total("splitserve_admission_total") > before, 10, lambda: "not let in")
+    stream.close()
+    for name in ("p0", "d0"):
+        settle(pushing[name])
+
+
 def test_a_prefill_instance_that_is_killed_mid_prompt(pushing: Fleet, split: VllmCluster) -> None:
     """Decode waits for blocks that nobody writes; the answer is computed all the same."""
     ids, before = prompt(1200, seed="push killed"), split.total("splitserve_admission_total")

@@ -50,20 +50,32 @@ def test_an_address_that_is_not_prefills_own_is_never_given_to_decode(pulling: F
     assert tokens == pulling["p0"].complete(ids, NEW, ignore_eos=True)
 
 
-def test_behind_a_dead_side_channel_decode_computes_the_prompt(pulling: Fleet, nobody: int) -> None:
-    """With ``kv_load_failure_policy`` set to recompute, decode tells nobody that the KV never came:
-    all that shows is right answers and its own count."""
+def test_a_pair_with_a_dead_side_channel_is_not_linked(pulling: Fleet, nobody: int) -> None:
+    """With ``kv_load_failure_policy`` set to recompute, decode answers as if nothing were wrong:
+    only its own count of failed transfers tells."""
+    prefill, decode = pulling["p0"], pulling["d0"]
+    ids = prompt(140, seed="never linked")
+    with lying(prefill.url, dead(nobody)) as relay:
+        addresses = {"p0": prefill.address(relay.url, side_channel_port=nobody)}
+        addresses["d0"] = decode.address()
+        with gateway(pulling.model, addresses, linked=False) as cluster:
+            refused = "p0 cannot hand over to d0: decode could not load the KV"
+            wait_until(lambda: refused in cluster.log, 30, lambda: cluster.log[-2000:])
+            tokens = complete(cluster, ids, NEW, ignore_eos=True)
+            assert cluster.handoffs == 0
+    assert tokens == prefill.complete(ids, NEW, ignore_eos=True)
+    settle(decode)
+
+
+def test_when_the_side_channel_dies_decode_computes_the_prompt(pulling: Fleet, nobody: int) -> None:
     prefill, decode = pulling["p0"], pulling["d0"]
     ids = prompt(140, seed="side channel")
-    failed = decode.total(FAILED)
-    dead = {"remote_port": nobody, "remote_engine_id": "not-there"}
-    with lying(prefill.url, dead) as url:
-        addresses = {
-            "p0": prefill.address(url, side_channel_port=nobody),
-            "d0": decode.address(),
-        }
+    with lying(prefill.url, {}) as relay:
+        query = "name=p0&role=prefill&connector=NixlConnector&kv_role=kv_both"
+        addresses = {"p0": f"vllm+{relay.url}?{query}", "d0": decode.address()}
         with gateway(pulling.model, addresses) as cluster:
-            before = cluster.handoffs
+            relay.changes = dead(nobody)
+            before, failed = cluster.handoffs, decode.total(FAILED)
             tokens = complete(cluster, ids, NEW, ignore_eos=True)
             assert cluster.handoffs == before + 1
     assert tokens == prefill.complete(ids, NEW, ignore_eos=True)
@@ -75,3 +87,7 @@ def test_behind_a_dead_side_channel_decode_computes_the_prompt(pulling: Fleet, n
     wait_until(counted, 20, lambda: "no transfer has failed")
     settle(decode)
     settle(prefill, within_s=45)  # nobody told it to let go: its lease of 30 s does
+
+
+def dead(port: int) -> dict[str, str | int]:
+    return {"remote_port": port, "remote_engine_id": "not-there"}

@@ -1,5 +1,6 @@
 """Instances that belong together, and gateways over them."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ CORES = {"prefill": min(os.sched_getaffinity(0)), "decode": max(os.sched_getaffi
 
 TOKENS_IN = ("--enable-scale-out",)
 """Opens ``/inference/v1/generate``; without it the gateway uses ``/v1/completions``."""
+
+TOKENS_ONLY = ("--tokens-only",)
+"""Without a tokenizer: text is ours alone."""
 
 
 @dataclass
@@ -138,11 +142,36 @@ def pull_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
             ports.pop(),
             side_port,
             CORES[role],
-            flags=TOKENS_IN,
+            flags=TOKENS_ONLY if name == "p1" else TOKENS_IN,
             facts={"side_channel_host": HOST, "side_channel_port": side_port},
         )
         for name, role in roles.items()
         if (side_port := ports.pop())
+    ]
+    with fleet(model, instances) as made:
+        yield made
+
+
+@contextmanager
+def turn_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
+    """Prefill reads what decode keeps of finished turns, which holds its blocks for minutes."""
+    extra = {"bidirectional_kv_xfer": True}
+    ports = free_ports(4)
+    instances = [
+        Instance(
+            name,
+            role,
+            model,
+            run_dir,
+            "NixlConnector",
+            ports.pop(),
+            ports.pop(),
+            CORES[role],
+            flags=TOKENS_IN,
+            extra=extra,
+            facts={"kv_connector_extra_config": json.dumps(extra)},
+        )
+        for name, role in (("p0", "prefill"), ("d0", "decode"))
     ]
     with fleet(model, instances) as made:
         yield made

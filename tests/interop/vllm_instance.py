@@ -149,7 +149,12 @@ class Instance:
     def nudge(self) -> None:
         """vLLM lets blocks go and writes its metrics after steps only, and makes none while it is
         idle."""
-        self.complete([1, 2], 1)
+        sampling = {"max_tokens": 1, "temperature": 0}
+        tokens: dict[str, Any] = {"token_ids": [1, 2], "cache_salt": _new()}
+        if "--tokens-only" in self.flags:
+            self.ask("/inference/v1/generate", sampling_params=sampling, **tokens)
+        else:
+            self.complete([1, 2], 1)
 
     def _calm(self) -> None:
         """With NIXL, vLLM puts the work of all instances on the machine's last core, and NIXL's own

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -13,10 +14,19 @@ from vllm_instance import HOST
 _PASSED_ON = ("Content-Type", "X-Request-Id")
 
 
+@dataclass
+class Relay:
+    """``changes`` may be replaced while it runs."""
+
+    url: str
+    changes: Mapping[str, Any]
+
+
 @contextmanager
-def lying(url: str, changes: Mapping[str, Any]) -> Iterator[str]:
-    """An address that answers as ``url`` does, except for ``changes`` in the
-    ``kv_transfer_params`` of its answers."""
+def lying(url: str, changes: Mapping[str, Any]) -> Iterator[Relay]:
+    """Answers as ``url`` does, except for ``changes`` in the ``kv_transfer_params`` of its
+    answers."""
+    relay = Relay("", changes)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -33,7 +43,7 @@ def lying(url: str, changes: Mapping[str, Any]) -> Iterator[str]:
         def _pass_on(self, method: str, body: bytes) -> None:
             headers = {name: self.headers[name] for name in _PASSED_ON if name in self.headers}
             answer = httpx.request(method, url + self.path, content=body, headers=headers)
-            content = _changed(answer.content, changes)
+            content = _changed(answer.content, relay.changes)
             with suppress(ConnectionError):  # who asked may have gone
                 self.send_response(answer.status_code)
                 self.send_header("Content-Length", str(len(content)))
@@ -43,8 +53,9 @@ def lying(url: str, changes: Mapping[str, Any]) -> Iterator[str]:
     with ThreadingHTTPServer((HOST, 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
+        relay.url = f"http://{HOST}:{server.server_port}"
         try:
-            yield f"http://{HOST}:{server.server_port}"
+            yield relay
         finally:
             server.shutdown()
             thread.join()

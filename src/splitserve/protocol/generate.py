@@ -16,7 +16,9 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``token_ids`` is the whole prompt (at least one id). ``priority``: lower runs first, as in vLLM.
     ``cache_salt`` separates tenants in the prefix cache. ``owner`` is whose request it is, as the
-    gateway knows clients by their keys; empty where it asks for none.
+    gateway knows clients by their keys; empty where it asks for none. ``whole``: nobody looks at
+    the answer before its last token, and none but its own settings end it, so that it may come in
+    one piece.
     """
 
     request_id: RequestId
@@ -25,6 +27,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     cache_salt: str = ""
     owner: str = ""
+    whole: bool = False
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):

@@ -267,3 +267,16 @@ def test_a_template_that_leaves_the_sandbox_refuses_every_request(tokenizer: Tok
         with pytest.raises(CallerError, match="refused the messages") as caught:
             ask()
         assert "<class" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "whole"),
+    [({}, True), ({"stream": False}, True), ({"stream": True}, False), ({"stop": ["x"]}, False)],
+    ids=["plain", "not-streamed", "streamed", "stop-string"],
+)
+def test_an_answer_may_come_in_one_piece_where_nothing_looks_at_it_before(
+    renderer: Renderer, fields: dict[str, Any], whole: bool
+) -> None:
+    for job in (chat(renderer, **fields), completion(renderer, **fields)):
+        [request] = job.requests("a", "")
+        assert request.whole is whole

@@ -20,6 +20,7 @@ vllm:num_requests_waiting{{engine="0",model_name="m"}} 0.0
 vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} {usage}
 vllm:cache_config_info{{block_size="16",engine="0",num_gpu_blocks="1000"}} 1.0
 vllm:iteration_tokens_total_count{{engine="0",model_name="m"}} 7.0
+vllm:nixl_num_failed_transfers_total{{engine="0",model_name="m"}} {failed}
 """
 
 
@@ -78,6 +79,7 @@ class FakeVllm:
     behave: Callable[[Call], Behavior] = lambda call: Behavior()
     healthy: bool = True
     usage: float = 0.0
+    failed_transfers: float = 0.0
     started: float = 1.0
     shake: Callable[[Call], Behavior] = lambda call: Behavior(params={"blocks": [0]})
     handshakes: list[Call] = field(default_factory=list)
@@ -131,7 +133,9 @@ class FakeVllm:
         return web.json_response({"object": "list", "data": [model]})
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        page = METRICS.format(started=self.started, running=0.0, usage=self.usage)
+        page = METRICS.format(
+            started=self.started, running=0.0, usage=self.usage, failed=self.failed_transfers
+        )
         return web.Response(text=page)
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:

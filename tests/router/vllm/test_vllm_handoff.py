@@ -197,6 +197,24 @@ async def test_a_client_that_leaves_during_prefill_ends_prefill() -> None:
         assert made.exchange.empty
 
 
+async def test_prefill_runs_on_where_an_aborted_decode_may_wait_for_its_kv() -> None:
+    """vLLM gives such blocks back when they were written, and not before."""
+    hold = asyncio.Event()
+    p = FakeVllm(behave=lambda call: Behavior(hold=hold, params=PARAMS))
+    d = FakeVllm(behave=lambda call: Behavior(pause=asyncio.Event()))
+    async with bench(prefill=p, decode=d, concurrent=True) as made:
+        answer = Answer(made.router, prompt("r"))
+        await p.call()
+        await d.call()
+        await answer.leave()
+        await d.see(lambda: d.calls[0].gone)
+        assert made.router.ledger.empty
+        hold.set()
+        await p.see(lambda: p.calls[0].ended)
+        assert not p.calls[0].gone
+        assert (len(p.calls), len(d.calls)) == (1, 1)
+
+
 async def test_a_client_that_leaves_before_decode_has_taken_the_request_in_waits_for_that() -> None:
     """Or nobody would tell prefill to let its blocks go."""
     hold = asyncio.Event()
@@ -273,6 +291,21 @@ async def test_a_pair_that_cannot_hand_over_is_not_linked() -> None:
         assert answer.tokens == expected(answer.request)
         assert (p.calls, legs(d)) == ([], [None])
         assert made.router.warnings() == ["decode-0: prefill worker prefill-0 is not linked"]
+
+
+async def test_a_pair_is_not_linked_when_decode_computed_what_it_could_not_load() -> None:
+    p, d = FakeVllm(behave=well), FakeVllm(failed_transfers=2)
+
+    def recomputes(call: Call) -> Behavior:
+        d.failed_transfers += 1
+        return Behavior()
+
+    d.shake = recomputes
+    async with bench(prefill=p, decode=d, linked=False) as made:
+        await until(lambda: len(d.handshakes) == 1)
+        answer = await Answer(made.router, prompt("r", max_tokens=4)).ended()
+        assert answer.tokens == expected(answer.request)
+        assert (p.calls, legs(d)) == ([], [None])
 
 
 @pytest.mark.parametrize("concurrent", [False, True], ids=["serial", "concurrent"])

@@ -15,7 +15,13 @@ from splitserve.router.config import RouterConfig
 from splitserve.router.handoff.orchestrator import Router
 from splitserve.router.workers.client import WorkerClient, WorkerEvents
 from splitserve.router.workers.vllm.client import VllmClient
-from splitserve.router.workers.vllm.dialects.base import DialectError, Instance, Leg, Params
+from splitserve.router.workers.vllm.dialects.base import (
+    Dialect,
+    DialectError,
+    Instance,
+    Leg,
+    Params,
+)
 from splitserve.router.workers.vllm.exchange import Exchange
 from splitserve.router.workers.vllm.handshake import shake_hands
 from splitserve.router.workers.vllm.settings import VllmWorker
@@ -61,7 +67,7 @@ def well(call: Call) -> Behavior:
 class VllmBench:
     """``router`` over the fakes, ``words`` what the exchange noted."""
 
-    def __init__(self, workers: Mapping[str, VllmWorker], dialect: TestDialect) -> None:
+    def __init__(self, workers: Mapping[str, VllmWorker], dialect: Dialect) -> None:
         self.words: list[str] = []
         self.notes = Notebook()
         self.exchange = Exchange(self.words.append)

@@ -59,6 +59,7 @@ class Job:
                 priority=self.priority,
                 cache_salt=self.cache_salt,
                 owner=owner,
+                whole=not self.stream and not self.options.stop,
             )
             for choice, sampling in enumerate(self.sampling)
         ]

@@ -1,5 +1,6 @@
 """Decode's blocks serve the next turn only where that is exact."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -10,8 +11,12 @@ from splitserve.router.workers.vllm.dialects.base import DialectError, Instance
 from splitserve.router.workers.vllm.dialects.nixl_turns import (
     DECODER_TTL_S,
     MARGIN_S,
+    TTL,
     Turn,
+    bidirectional,
     continue_from,
+    continues,
+    turn_facts,
 )
 
 OLD: Final = list(range(1, 41))
@@ -64,7 +69,9 @@ def test_blocks_are_left_alone_before_decode_lets_them_go() -> None:
 
 
 def test_a_shorter_lease_is_kept_too() -> None:
-    assert continue_from(turn(), [*OLD, 50], PREFILL, 1025.0, ttl_s=30.0) is None
+    short = replace(turn(), decode=replace(DECODE, facts={**DECODE.facts, TTL: 30.0}))
+    assert continue_from(short, [*OLD, 50], PREFILL, 1019.0) is not None
+    assert continue_from(short, [*OLD, 50], PREFILL, 1025.0) is None
 
 
 @pytest.mark.parametrize(
@@ -77,6 +84,7 @@ def test_prefill_that_would_wait_for_ever_is_not_asked(facts: dict[str, Any]) ->
 @pytest.mark.parametrize("kept", [None, 0, 41], ids=["untold", "none", "more-than-known"])
 def test_blocks_of_tokens_that_are_not_known_are_not_used(kept: int | None) -> None:
     assert continue_from(turn(remote_num_tokens=kept), [*OLD, 50], PREFILL, 1001.0) is None
+    assert not continues(turn(remote_num_tokens=kept))
 
 
 @pytest.mark.parametrize(
@@ -93,3 +101,32 @@ def test_blocks_of_tokens_that_are_not_known_are_not_used(kept: int | None) -> N
 def test_an_unsound_answer_is_refused(key: str, value: Any) -> None:
     with pytest.raises(DialectError, match=key):
         continue_from(turn(**{key: value}), [*OLD, 50], PREFILL, 1001.0)
+    with pytest.raises(DialectError, match=key):
+        continues(turn(**{key: value}))
+
+
+@pytest.mark.parametrize(
+    ("connector", "extra", "told", "able"),
+    [
+        ("NixlConnector", {"bidirectional_kv_xfer": True}, {}, True),
+        ("NixlPullConnector", {"bidirectional_kv_xfer": True}, {}, True),
+        ("NixlConnector", {}, {"bidirectional": True}, True),
+        ("NixlConnector", {}, {"bidirectional": 1}, True),
+        ("NixlConnector", {}, {"bidirectional": "true"}, True),
+        ("NixlConnector", {}, {"bidirectional": "no"}, False),
+        ("NixlConnector", {"bidirectional_kv_xfer": "true"}, {}, False),
+        ("NixlConnector", {}, {}, False),
+        ("NixlPushConnector", {"bidirectional_kv_xfer": True}, {"bidirectional": True}, False),
+    ],
+)
+def test_only_who_pulls_and_is_started_for_it_goes_both_ways(
+    connector: str, extra: dict[str, Any], told: dict[str, Any], able: bool
+) -> None:
+    config = {"kv_connector": connector, "kv_connector_extra_config": extra}
+    assert bidirectional(Instance("http://p", {**told, **turn_facts(config, told)})) is able
+
+
+def test_how_long_decode_keeps_a_turn_is_what_it_was_started_with() -> None:
+    config = {"kv_connector": "NixlConnector", "kv_connector_extra_config": {TTL: 60}}
+    assert turn_facts(config, {TTL: "never"})[TTL] == 60
+    assert turn_facts({}, {TTL: "never"})[TTL] == DECODER_TTL_S

@@ -71,14 +71,14 @@ def prefill(request: GenerateRequest, handoff: HandoffId, leg: Leg) -> Asked:
     )
 
 
-def decode(request: GenerateRequest, handoff: HandoffId, leg: Leg) -> Asked:
+def decode(request: GenerateRequest, handoff: HandoffId, leg: Leg, *, stream: bool = True) -> Asked:
     """The same prompt again: the first token is drawn anew, from KV that prefill computed."""
     sampling = request.sampling
     return Asked(
         prompt=request.token_ids,
         max_tokens=sampling.max_tokens,
         min_tokens=sampling.min_tokens,
-        stream=True,
+        stream=stream,
         params=leg.params,
         headers={REQUEST_ID: handoff, **leg.headers},
     )

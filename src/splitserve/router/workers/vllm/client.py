@@ -133,6 +133,11 @@ class VllmClient:
             raise LegFailed("engine", "it is not connected", unreachable=True)
         return await self._work.whole(request, asked)
 
+    async def failed_transfers(self) -> int:
+        if self._watch is None:
+            raise LegFailed("engine", "it is not connected", unreachable=True)
+        return (await self._watch.read_now()).failed_transfers
+
     # Inside
 
     async def _stay_connected(self, calls: Calls) -> None:

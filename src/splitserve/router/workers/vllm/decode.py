@@ -5,6 +5,9 @@
 
 A leg that is given up after it started and before vLLM has begun to answer runs on until then: only
 a request that vLLM has taken in makes it tell prefill to let the blocks go.
+
+Where the pair can go on from finished turns and nobody looks at the answer before its end, it comes
+in one piece, since only then does vLLM tell where it keeps the turn.
 """
 
 import asyncio
@@ -15,13 +18,19 @@ from splitserve.protocol.generate import TokenChunk
 from splitserve.protocol.handoff import Reserve
 from splitserve.router.workers.vllm import bodies
 from splitserve.router.workers.vllm.answers import AnswerReader, Event, split_first
+from splitserve.router.workers.vllm.calls import SILENCE_S
 from splitserve.router.workers.vllm.desk import Desk
 from splitserve.router.workers.vllm.dialects.base import Dialect, Instance, Params
+from splitserve.router.workers.vllm.dialects.nixl_turns import bidirectional
 from splitserve.router.workers.vllm.exchange import PrefillSide
 from splitserve.router.workers.vllm.failure import REFUSALS, LegFailed
 
 ORPHAN_S: Final = 5.0
 """How long a leg that nobody wants may take until vLLM has taken it in."""
+
+
+TOKEN_S: Final = 1.0
+"""How long vLLM may take for each token of an answer in one piece before its KV counts as late."""
 
 
 class _Differs(Exception):
@@ -43,7 +52,8 @@ class DecodePart:
         self._returned: Params | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._opened = self._decoding = self._over = False
+        self._patience_s = desk.around.kv_wait_s
+        self._opened = self._taken_over = self._decoding = self._over = False
         desk.around.exchange.offer(order.handoff, self)
 
     # DecodeSide
@@ -65,7 +75,7 @@ class DecodePart:
         if self._task is None:
             self._start(returned)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._desk.around.kv_wait_s, self._late)
+        self._timer = loop.call_later(self._patience_s, self._late)
 
     def unneeded(self, returned: Params | None) -> None:
         if self._task is None:
@@ -92,13 +102,28 @@ class DecodePart:
     def _start(self, returned: Params | None) -> None:
         assert self._prefill is not None
         leg = self._dialect.decode(self._handoff, self._prefill.instance, self.instance, returned)
-        asked = bodies.decode(self._request, self._handoff, leg)
+        whole = self._in_one_piece(self._prefill.instance)
+        asked = bodies.decode(self._request, self._handoff, leg, stream=not whole)
         self._task = self._desk.spawn(self._request.request_id, self._run(asked))
+        if whole:
+            tokens_s = self._request.sampling.max_tokens * TOKEN_S
+            self._patience_s = min(self._patience_s + tokens_s, SILENCE_S)
+            # Its first token will not be seen: prefill's part would seem to last to the very end.
+            self._take_over(None)
+
+    def _in_one_piece(self, prefill: Instance) -> bool:
+        """Only where the client's first token is prefill's: nothing is told of decode's until the
+        end."""
+        wanted = self._request.whole and self._spoken is not None
+        return wanted and bidirectional(prefill) and bidirectional(self.instance)
 
     async def _run(self, asked: bodies.Asked) -> None:
         try:
             try:
-                await self._desk.stream(self._request, asked, self._open, self._take)
+                if asked.stream:
+                    await self._desk.stream(self._request, asked, self._open, self._take)
+                else:
+                    self._take_whole(await self._desk.whole(self._request, asked))
             except _Differs:
                 await self._replay()
             if not self._reader.finished:
@@ -111,6 +136,20 @@ class DecodePart:
         if self._over:
             self._stop_timer()
             raise LegFailed("cancelled", "nobody wants it any more")
+
+    def _take_whole(self, event: Event) -> None:
+        self._open()
+        self._take(event)
+        around = self._desk.around
+        if self._reader.finished and around.exchange.turns.keep(
+            self._request,
+            event.choices[0].token_ids or (),
+            event.kv_transfer_params,
+            around.worker,
+            self.instance,
+            around.clock(),
+        ):
+            around.exchange.note("turn_kept")
 
     def _take(self, event: Event) -> None:
         chunk = self._reader.chunk(event)
@@ -125,21 +164,26 @@ class DecodePart:
 
     def _begin(self, chunk: TokenChunk) -> None:
         """The first token is drawn. The client has it from prefill, or gets it through prefill."""
-        assert self._prefill is not None
         self._decoding = True
         self._stop_timer()
         if self._spoken is None:
             first, rest = split_first(chunk)
-            self._prefill.taken_over(first)
+            self._take_over(first)
             # Prefill's client ends the answer then; the router's Abort takes the entry here away.
             self._over = first.finish_reason is not None
         else:
-            self._prefill.taken_over(None)
+            self._take_over(None)
             if chunk.token_ids[0] != self._spoken:
                 raise _Differs
             rest = _without_first(chunk)
         if rest is not None:
             self._pass_on(rest)
+
+    def _take_over(self, first: TokenChunk | None) -> None:
+        if not self._taken_over:
+            self._taken_over = True
+            assert self._prefill is not None
+            self._prefill.taken_over(first)
 
     async def _replay(self) -> None:
         assert self._spoken is not None
@@ -175,8 +219,8 @@ class DecodePart:
         self._desk.around.exchange.note("kv_late")
         if self._task is not None:
             self._task.cancel()
-        limit = self._desk.around.kv_wait_s
-        self._failed(LegFailed("transfer_failed", f"no token of decode within {limit:.0f} s"))
+        reason = f"no token of decode within {self._patience_s:.0f} s"
+        self._failed(LegFailed("transfer_failed", reason))
 
     def _release(self, returned: Params | None) -> None:
         prefill = None if self._prefill is None else self._prefill.instance

@@ -12,6 +12,7 @@ from splitserve.protocol.generate import GenerateRequest, TokenChunk
 from splitserve.router.workers.vllm.answers import Event
 from splitserve.router.workers.vllm.bodies import Asked
 from splitserve.router.workers.vllm.dialects.base import Instance, Params
+from splitserve.router.workers.vllm.turns import Turns
 
 WORDS: Final = (
     "first_token_at_once",
@@ -20,11 +21,14 @@ WORDS: Final = (
     "params_unusable",
     "kv_late",
     "released",
+    "turn_kept",
+    "turn_continued",
 )
 """What ``note`` may be told. ``at_once`` and ``waits``: where the client's first token came from,
 prefill or decode. ``differs``: decode drew another one, and the answer was replayed.
 ``params_unusable``: prefill returned nothing that decode could use. ``kv_late``: decode said
-nothing in time. ``released``: prefill's blocks were let go without decode."""
+nothing in time. ``released``: prefill's blocks were let go without decode. ``turn_kept``: decode
+keeps a finished turn for the next one. ``turn_continued``: prefill was told to read one."""
 
 
 class PrefillSide(Protocol):
@@ -86,12 +90,17 @@ class Member(Protocol):
         """One request to the instance that is not the router's. Raises LegFailed."""
         ...
 
+    async def failed_transfers(self) -> int:
+        """How many the instance has counted by now. Raises LegFailed."""
+        ...
+
 
 class Exchange:
-    """``note`` counts what happened (WORDS)."""
+    """``note`` counts what happened (WORDS). ``turns`` are those that its members keep."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
+        self.turns = Turns()
         self._offers: dict[HandoffId, DecodeSide] = {}
         self._members: dict[WorkerId, Member] = {}
         self._links: set[tuple[WorkerId, WorkerId]] = set()
@@ -117,8 +126,9 @@ class Exchange:
         self._members[member.worker] = member
 
     def leave(self, member: Member) -> None:
-        """Its links go with it."""
+        """Its links go with it, and the turns that it kept."""
         if self._members.pop(member.worker, None) is not None:
+            self.turns.forget(member.worker)
             for link in [link for link in self._links if member.worker in link]:
                 self.unlink(*link)
 

@@ -122,12 +122,16 @@ async def shake_hands(dialect: Dialect, prefill: Member, decode: Member) -> None
     returned = None
     if not dialect.concurrent:
         returned = (await prefill.whole(request, prefilling)).kv_transfer_params
+    failures = await decode.failed_transfers()
     taken = dialect.decode(handoff, prefill.instance, decode.instance, returned)
     decoding = replace(bodies.decode(request, handoff, taken), stream=False)
     if dialect.concurrent:
         await _both(prefill.whole(request, prefilling), decode.whole(request, decoding))
     else:
         await decode.whole(request, decoding)
+    # Told to recompute what it cannot load, decode answers all the same.
+    if await decode.failed_transfers() > failures:
+        raise LegFailed("transfer_failed", "decode could not load the KV, and computed it instead")
 
 
 async def _both(*legs: Coroutine[Any, Any, Event]) -> None:

@@ -25,6 +25,7 @@ _SUMS: Final[Mapping[bytes, str]] = {
     b"vllm:num_preemptions_total": "preemptions",
     b"vllm:prefix_cache_hits_total": "hit_tokens",
     b"vllm:prefix_cache_queries_total": "query_tokens",
+    b"vllm:nixl_num_failed_transfers_total": "failed_transfers",
 }
 """Added up over the engines of one instance."""
 
@@ -34,7 +35,8 @@ _LABEL: Final = re.compile(rb'(num_gpu_blocks|block_size)="(\d+)"')
 @dataclass(slots=True)
 class Reading:
     """One look at the page. ``blocks`` and ``block_size`` are 0 where it does not tell; ``usage``
-    is the share of blocks in use; ``started`` names the process's life, empty if unknown."""
+    is the share of blocks in use; ``started`` names the process's life, empty if unknown.
+    ``failed_transfers`` are those that it wanted and did not get, where it counts them."""
 
     running: int = 0
     waiting: int = 0
@@ -42,6 +44,7 @@ class Reading:
     preemptions: int = 0
     hit_tokens: int = 0
     query_tokens: int = 0
+    failed_transfers: int = 0
     usage: float = 0.0
     blocks: int = 0
     block_size: int = 0

@@ -1,5 +1,7 @@
 """The prefill leg of a handoff: Prefill."""
 
+from dataclasses import replace
+
 import msgspec
 
 from splitserve.protocol.control import StepTokens
@@ -8,7 +10,7 @@ from splitserve.protocol.handoff import Prefill, PrefillDone
 from splitserve.router.workers.vllm import bodies
 from splitserve.router.workers.vllm.answers import AnswerReader, Event
 from splitserve.router.workers.vllm.desk import Desk
-from splitserve.router.workers.vllm.dialects.base import Dialect, DialectError, Instance
+from splitserve.router.workers.vllm.dialects.base import Dialect, DialectError, Instance, Leg
 from splitserve.router.workers.vllm.exactness import first_token_at_once
 from splitserve.router.workers.vllm.exchange import DecodeSide
 from splitserve.router.workers.vllm.failure import LegFailed
@@ -22,8 +24,9 @@ class PrefillPart:
 
     PrefillDone comes when decode has drawn its first token, which it cannot without the KV:
     ``exposed_s`` is from prefill's answer to there. It holds the transfer, decode's queue and its
-    first step, and is 0 where decode was faster. ``prefill_s`` is the request as seen from here,
-    less what vLLM says of its queue. The bytes moved are vLLM's secret: 0.
+    first step, and is 0 where decode was faster or answers in one piece. ``prefill_s`` is the
+    request as seen from here, less what vLLM says of its queue. The bytes moved are vLLM's secret:
+    0.
     """
 
     def __init__(self, desk: Desk, order: Prefill, dialect: Dialect, decode: DecodeSide) -> None:
@@ -48,7 +51,10 @@ class PrefillPart:
 
     def abort(self) -> None:
         self._over = True
-        self._task.cancel()
+        # A decode leg that was asked before this one has answered may wait for its KV, and vLLM
+        # keeps the blocks of such a wait until it comes, also when aborted (vllm#46283).
+        if not self._dialect.concurrent:
+            self._task.cancel()
 
     def taken_over(self, first: TokenChunk | None) -> None:
         if self._over:
@@ -69,13 +75,31 @@ class PrefillPart:
     async def _prefill(self) -> None:
         leg = self._dialect.prefill(self._handoff, self.instance, self._decode.instance)
         self._decode.prefilling(self)
-        asked = bodies.prefill(self._request, self._handoff, leg)
+        asked = bodies.prefill(self._request, self._handoff, self._continued(leg))
         event = await self._desk.whole(self._request, asked)
+        if self._over:
+            return
         self._answered_at = self._desk.around.clock()
         self._cached_tokens = event.cached_tokens
         if event.metrics is not None and event.metrics.queue_time_ms is not None:
             self._queue_s = event.metrics.queue_time_ms / 1000
         self._hand_over(_first_token(self._request, event), event)
+
+    def _continued(self, leg: Leg) -> Leg:
+        """Reads the beginning of the prompt where decode keeps it from the last turn. Should that
+        fail, the next attempt finds no such turn any more and computes all of it."""
+        around = self._desk.around
+        exchange, here = around.exchange, around.worker
+        params = exchange.turns.take(
+            self._request,
+            around.instance,
+            lambda decode: here in exchange.writers(decode),
+            around.clock(),
+        )
+        if params is None:
+            return leg
+        exchange.note("turn_continued")
+        return replace(leg, params=params)
 
     def _hand_over(self, first: TokenChunk, event: Event) -> None:
         returned = event.kv_transfer_params
@@ -110,6 +134,8 @@ class PrefillPart:
     def _failed(self, error: LegFailed | DialectError) -> None:
         if self._taken_at is not None:
             self._done()  # decode has the KV: how this leg ended makes no difference
+            return
+        if self._over:
             return
         self._over = True
         if isinstance(error, DialectError):

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 from splitserve.errors import ConfigError
 from splitserve.ids import WorkerId
 from splitserve.router.workers.vllm.dialects.base import Dialect, Instance
+from splitserve.router.workers.vllm.dialects.nixl_turns import turn_facts
 
 SCHEME: Final = "vllm+"
 """Before ``http://`` or ``https://``: what tells these addresses from those of native workers."""
@@ -40,7 +41,8 @@ class VllmWorker:
 
     @property
     def instance(self) -> Instance:
-        return Instance(self.url, self.facts)
+        turns = turn_facts(self.kv_transfer_config, self.facts)
+        return Instance(self.url, {**self.facts, **turns})
 
 
 def parse_address(address: str, api_key: str = "") -> VllmWorker:

@@ -56,6 +56,11 @@ class Watch:
             since_step_s=self._steps.look(self._reading, busy=busy, now=self._clock()),
         )
 
+    async def read_now(self) -> Reading:
+        """Raises LegFailed."""
+        self._reading = read_metrics(await self._calls.get("/metrics", LOOK_TIMEOUT_S))
+        return self._reading
+
     def look_now(self) -> None:
         """Something there went wrong."""
         self._wake.set()
@@ -93,7 +98,7 @@ class Watch:
         try:
             if health:
                 await self._calls.get("/health", LOOK_TIMEOUT_S)
-            self._reading = read_metrics(await self._calls.get("/metrics", LOOK_TIMEOUT_S))
+            await self.read_now()
         except LegFailed as error:
             self._failures += FAILURES if error.refused else 1
             if self._failures >= FAILURES:
