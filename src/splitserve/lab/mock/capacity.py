@@ -1,0 +1,130 @@
+"""Whether the client keeps up with a load on this machine: the load, on a mock server in a process
+of its own. A client that is late here would be late in a study, and be taken for a slow server."""
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from math import ceil
+from multiprocessing.connection import Connection as Pipe
+from typing import Final
+
+from splitserve.clock import monotonic
+from splitserve.errors import UnavailableError
+from splitserve.lab.load.arrivals import poisson
+from splitserve.lab.load.client import Labels, LoadClient
+from splitserve.lab.load.corpus.synthetic import Shape, Vocabulary, synthetic
+from splitserve.lab.load.driver import LEAD_S, Patience, run_open
+from splitserve.lab.load.record import Outcome, RequestRecord
+from splitserve.lab.load.request import Asking
+from splitserve.lab.load.schedule import Due, at_offsets
+from splitserve.lab.load.wire.exchange import Limits
+from splitserve.lab.load.wire.target import resolve
+from splitserve.lab.mock.case import DONE, completion, event, script_of, total
+from splitserve.lab.mock.script import Script
+from splitserve.lab.mock.server import MockServer
+
+LAG_LIMIT_S: Final = 0.001
+CPU_LIMIT: Final = 0.7
+"""Of one core: the client is one thread."""
+
+_VOCABULARY: Final = 32_000
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityLoad:
+    """``rate`` requests per second for ``duration_s``, each of ``prompt_tokens`` in and
+    ``max_tokens`` out at one event per ``gap_s``. Take twice a study's peak rate."""
+
+    rate: float
+    duration_s: float
+    prompt_tokens: int
+    max_tokens: int
+    gap_s: float
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What the client did. Lags are seconds between when a request was due and when it left;
+    ``cpu`` is the share of one core."""
+
+    requests: int
+    failed: int
+    lag_p50_s: float
+    lag_p99_s: float
+    cpu: float
+
+    @property
+    def enough(self) -> bool:
+        """Lag and CPU are within what a study allows."""
+        return not self.failed and self.lag_p99_s <= LAG_LIMIT_S and self.cpu <= CPU_LIMIT
+
+
+async def measure_capacity(load: CapacityLoad) -> Capacity:
+    """Runs ``load``. Raises UnavailableError when the server's process does not start."""
+    offsets = poisson(load.rate, load.duration_s, load.seed)
+    shape = Shape(load.prompt_tokens, load.max_tokens)
+    requests = synthetic("capacity", load.seed, len(offsets), shape, Vocabulary(_VOCABULARY))
+    schedule = at_offsets(requests, [offset + 2 * LEAD_S for offset in offsets])
+    async with _server(_script(load.max_tokens, load.gap_s)) as url:
+        started, cpu = monotonic(), time.process_time()
+        records = await _drive(url, schedule, Limits())
+        cpu, wall = time.process_time() - cpu, monotonic() - started
+    lags = sorted(record.lag_s for record in records if record.lag_s is not None)
+    failed = sum(record.outcome is not Outcome.OK for record in records)
+    return Capacity(len(records), failed, _share(lags, 0.5), _share(lags, 0.99), cpu / wall)
+
+
+async def _drive(url: str, schedule: list[Due], limits: Limits) -> list[RequestRecord]:
+    target = await resolve(url)
+    client = LoadClient(target, Asking("mock"), Labels("mock", "capacity", monotonic()), limits)
+    try:
+        return await run_open(client, schedule, Patience(), lambda *_: None)
+    finally:
+        client.close()
+
+
+def _script(tokens: int, gap_s: float) -> Script:
+    words = [completion("a", 1, "length" if at == tokens - 1 else None) for at in range(tokens)]
+    return script_of([*(event(word) for word in words), total(tokens), DONE], pace_s=gap_s)
+
+
+def _share(ordered: list[float], share: float) -> float:
+    return ordered[ceil(share * len(ordered)) - 1] if ordered else 0.0
+
+
+@asynccontextmanager
+async def _server(script: Script) -> AsyncIterator[str]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(script, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield await _started(ours)
+    finally:
+        ours.close()
+        await asyncio.to_thread(process.join)
+
+
+async def _started(child: Pipe) -> str:
+    try:
+        return str(await asyncio.to_thread(child.recv))
+    except EOFError as error:
+        raise UnavailableError("the mock server's process did not start") from error
+
+
+def _serve(script: Script, parent: Pipe) -> None:
+    asyncio.run(_serve_until_left(script, parent))
+
+
+async def _serve_until_left(script: Script, parent: Pipe) -> None:
+    async with MockServer(lambda *_: script) as server:
+        parent.send(server.url)
+        try:
+            await asyncio.to_thread(parent.recv)
+        except EOFError:
+            return
