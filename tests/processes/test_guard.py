@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from launch.deployments import gone
 from launch.test_vllm_running import PROGRAM
 from splitserve.launch.ports import free_ports

@@ -11,6 +11,7 @@ from splitserve.cli.bench import bench
 from splitserve.cli.errors import EXIT_CODES_HELP, exit_code_of, help_without_verb
 from splitserve.cli.gateway import gateway
 from splitserve.cli.key import key
+from splitserve.cli.lab import lab
 from splitserve.cli.operate import drain, set_role
 from splitserve.cli.render import render
 from splitserve.cli.serve import serve
@@ -74,6 +75,7 @@ app.command("set-role", short_help="Give a running worker another role.")(set_ro
 app.command(short_help="Run the text work as a service.")(render)
 app.command(short_help="Make a key for a client.")(key)
 app.add_typer(bench, name="bench", short_help="Measure one part at a time.")
+app.add_typer(lab, name="lab", short_help="Decide by measurement whether to split.")
 
 
 def _print_version(asked: bool) -> None:

@@ -112,7 +112,7 @@ async def _server(script: Script) -> AsyncIterator[str]:
 
 async def _started(child: Pipe) -> str:
     try:
-        return str(await asyncio.to_thread(child.recv))
+        return (await asyncio.to_thread(child.recv_bytes)).decode()
     except EOFError as error:
         raise UnavailableError("the mock server's process did not start") from error
 
@@ -123,8 +123,8 @@ def _serve(script: Script, parent: Pipe) -> None:
 
 async def _serve_until_left(script: Script, parent: Pipe) -> None:
     async with MockServer(lambda *_: script) as server:
-        parent.send(server.url)
+        parent.send_bytes(server.url.encode())
         try:
-            await asyncio.to_thread(parent.recv)
+            await asyncio.to_thread(parent.recv_bytes)
         except EOFError:
             return

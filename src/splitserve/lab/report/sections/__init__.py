@@ -1,0 +1,1 @@
+"""The parts of the report, one function each: results in, a section out. Order: ``build``."""

@@ -1,0 +1,92 @@
+"""The runs of a study that count, read back from disk."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from splitserve.lab.load.record import RequestRecord
+from splitserve.lab.plan.phases import Run, runs_of
+from splitserve.lab.plan.resolve import Plan
+from splitserve.lab.run.figures import figures, measures_of
+from splitserve.lab.run.folder import StudyFolder
+from splitserve.lab.run.handoffs import RunHandoffs, run_handoffs
+from splitserve.lab.run.journal import Entry, State, read_entries
+from splitserve.lab.verdict.evidence import Pair, RunFigures
+
+
+@dataclass(frozen=True)
+class DoneRun:
+    """One run that counts. ``environment`` is that before it; metrics are the arm's."""
+
+    run: Run
+    start: str
+    records: Sequence[RequestRecord]
+    figures: RunFigures | None
+    environment: Mapping[str, str]
+    metrics_before: Mapping[str, float]
+    metrics_after: Mapping[str, float]
+
+    @cached_property
+    def handoffs(self) -> RunHandoffs | None:
+        return run_handoffs(self.metrics_before, self.metrics_after)
+
+
+@dataclass(frozen=True, slots=True)
+class DonePair:
+    """Side A and side B of one pair; ``position`` in runs from the study's start."""
+
+    a: DoneRun
+    b: DoneRun
+    position: float
+
+    @property
+    def shard(self) -> int:
+        return self.a.run.shard
+
+
+def accepted_runs(plan: Plan, folder: StudyFolder) -> tuple[DoneRun, ...]:
+    """In the order of the plan."""
+    newest: dict[int, Entry] = {one.number: one for one in read_entries(folder.journal_path)}
+    starts = {one.number: one.start for one in read_entries(folder.journal_path) if one.start}
+    done = []
+    for run in runs_of(plan):
+        last = newest.get(run.number)
+        if last is not None and last.state is State.ACCEPTED:
+            done.append(_read(plan, folder, run, starts.get(run.number, "")))
+    return tuple(done)
+
+
+def pairs_in(done: Sequence[DoneRun], phase: str, series: str) -> tuple[DonePair, ...]:
+    """The whole pairs of one series, in order, whose runs both have figures."""
+    found: dict[int, dict[str, DoneRun]] = {}
+    for one in done:
+        run = one.run
+        if run.phase == phase and run.series == series and run.pair is not None and one.figures:
+            found.setdefault(run.pair, {})[run.side] = one
+    return tuple(
+        DonePair(sides["A"], sides["B"], (sides["A"].run.number + sides["B"].run.number) / 2)
+        for _, sides in sorted(found.items())
+        if len(sides) == 2
+    )
+
+
+def as_evidence(pairs: Sequence[DonePair]) -> tuple[Pair, ...]:
+    return tuple(
+        Pair(pair.a.figures, pair.b.figures, pair.position)
+        for pair in pairs
+        if pair.a.figures is not None and pair.b.figures is not None
+    )
+
+
+def _read(plan: Plan, folder: StudyFolder, run: Run, start: str) -> DoneRun:
+    records = folder.read_records(run.number)
+    server = folder.read_json(f"runs/{run.number}/server.json")
+    return DoneRun(
+        run=run,
+        start=start,
+        records=records,
+        figures=figures(records, measures_of(plan.study, run.cell)),
+        environment=server["before"]["environment"],
+        metrics_before=server["before"]["metrics"],
+        metrics_after=server["after"]["metrics"],
+    )
