@@ -1,4 +1,4 @@
-"""kill -9 of whole instances under requests. The last of the tests: others need the instances."""
+"""Instances that come late, freeze and die. The last of the tests: others need the instances."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from client import complete
 from cluster import Cluster, leftovers, wait_until
@@ -156,24 +157,9 @@ def pull_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
 def turn_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
     """Prefill reads what decode keeps of finished turns, which holds its blocks for minutes."""
     extra = {"bidirectional_kv_xfer": True}
-    ports = free_ports(4)
-    instances = [
-        Instance(
-            name,
-            role,
-            model,
-            run_dir,
-            "NixlConnector",
-            ports.pop(),
-            ports.pop(),
-            CORES[role],
-            flags=TOKENS_IN,
-            extra=extra,
-            facts={"kv_connector_extra_config": json.dumps(extra)},
-        )
-        for name, role in (("p0", "prefill"), ("d0", "decode"))
-    ]
-    with fleet(model, instances) as made:
+    facts = {"kv_connector_extra_config": json.dumps(extra)}
+    more = {"flags": TOKENS_IN, "extra": extra, "facts": facts}
+    with fleet(model, pair("NixlConnector", model, run_dir, **more)) as made:
         yield made
 
 
@@ -215,23 +201,20 @@ def push_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
 
 @contextmanager
 def example_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
-    ports = free_ports(4)
     store = run_dir / "store"
     store.mkdir()
-    instances = [
+    flags = ("--disable-hybrid-kv-cache-manager",)
+    more = {"flags": flags, "extra": {"shared_storage_path": str(store)}}
+    with fleet(model, pair("ExampleConnector", model, run_dir, **more)) as made:
+        yield made
+
+
+def pair(connector: str, model: Path, run_dir: Path, **more: Any) -> list[Instance]:
+    """``p0`` and ``d0``, alike but for their roles. ``more``: see Instance."""
+    ports = free_ports(4)
+    return [
         Instance(
-            name,
-            role,
-            model,
-            run_dir,
-            "ExampleConnector",
-            ports.pop(),
-            ports.pop(),
-            CORES[role],
-            flags=("--disable-hybrid-kv-cache-manager",),
-            extra={"shared_storage_path": str(store)},
+            name, role, model, run_dir, connector, ports.pop(), ports.pop(), CORES[role], **more
         )
         for name, role in (("p0", "prefill"), ("d0", "decode"))
     ]
-    with fleet(model, instances) as made:
-        yield made

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,9 +57,12 @@ def group_of(leader: int) -> set[int]:
     return found
 
 
-def test_all_end_when_the_launcher_is_killed() -> None:
+@contextmanager
+def launched(*arguments: str) -> "Iterator[tuple[subprocess.Popen[str], set[int]]]":
+    """A launcher whose guard says that its server answers, and the processes of the guard's
+    group."""
     with subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, *guarded(*PROGRAM)],
+        [sys.executable, "-c", LAUNCHER, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -67,8 +72,14 @@ def test_all_end_when_the_launcher_is_killed() -> None:
         listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text()
         family = group_of(int(listed))
         assert len(family) == 3
+        yield launcher, family
         launcher.send_signal(signal.SIGKILL)
     assert gone(family, 5)
+
+
+def test_all_end_when_the_launcher_is_killed() -> None:
+    with launched(*guarded(*PROGRAM)) as (launcher, family):
+        assert launcher.pid not in family
 
 
 WANDERER = """
@@ -82,22 +93,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is one core")
 def test_a_server_that_moves_to_another_core_is_brought_back() -> None:
     core, other = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
-    wanderer = WANDERER.replace("CORE", str(other))
-    program = (sys.executable, "-c", wanderer, PROGRAM[1])
-    with subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, "--cores", str(core), *guarded(*program)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as launcher:
-        assert launcher.stdout is not None
-        assert '"ready"' in launcher.stdout.readline()
-        listed = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text()
-        family = group_of(int(listed))
+    program = (sys.executable, "-c", WANDERER.replace("CORE", str(other)), PROGRAM[1])
+    with launched("--cores", str(core), *guarded(*program)) as (_, family):
         assert {core} == {each for pid in family for each in os.sched_getaffinity(pid)}
-        assert len(family) == 3
-        launcher.send_signal(signal.SIGKILL)
-    assert gone(family, 5)
 
 
 def test_it_ends_as_the_server_ends() -> None:

@@ -10,7 +10,7 @@ from splitserve.protocol.generate import GenerateRequest
 from splitserve.protocol.sampling import SamplingParams
 from splitserve.router.workers.vllm.dialects.base import Instance, Params
 from splitserve.router.workers.vllm.dialects.nixl_turns import DECODER_TTL_S
-from splitserve.router.workers.vllm.turns import Turns
+from splitserve.router.workers.vllm.kept_turns import KeptTurns
 
 PREFILL: Final = Instance("http://p", {"bidirectional": True})
 DECODE: Final = Instance("http://d", {"bidirectional": True})
@@ -36,7 +36,7 @@ def kept_of(name: str, tokens: int) -> dict[str, Any]:
     }
 
 
-def keep(turns: Turns, request: GenerateRequest, *answer: int, now: float = 0.0) -> str:
+def keep(turns: KeptTurns, request: GenerateRequest, *answer: int, now: float = 0.0) -> str:
     """The name by which ``take`` gives it back."""
     tokens = (*request.token_ids, *answer)
     name = "-".join(map(str, tokens))
@@ -45,14 +45,14 @@ def keep(turns: Turns, request: GenerateRequest, *answer: int, now: float = 0.0)
 
 
 def take(
-    turns: Turns, request: GenerateRequest, now: float = 0.0, *, reached: bool = True
+    turns: KeptTurns, request: GenerateRequest, now: float = 0.0, *, reached: bool = True
 ) -> str | None:
     params: Params | None = turns.take(request, PREFILL, lambda worker: reached, now)
     return None if params is None else params["remote_request_id"]
 
 
 def test_the_longest_beginning_is_taken_and_then_the_next() -> None:
-    turns = Turns()
+    turns = KeptTurns()
     short, long = keep(turns, asking(1), 2), keep(turns, asking(1, 2), 3, 4)
     keep(turns, asking(1, 2), 3, 9)
     assert take(turns, asking(1, 2, 3, 4, 5)) == long
@@ -67,7 +67,7 @@ _TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=5)
 @settings(max_examples=200)
 @given(st.lists(_TOKENS, max_size=8), _TOKENS)
 def test_only_a_literal_beginning_is_ever_taken(histories: list[list[int]], new: list[int]) -> None:
-    turns = Turns()
+    turns = KeptTurns()
     for history in histories:
         keep(turns, asking(*history[:1]), *history[1:], 0)
     old = {(*history, 0) for history in histories}
@@ -78,7 +78,7 @@ def test_only_a_literal_beginning_is_ever_taken(histories: list[list[int]], new:
 
 
 def test_nobody_goes_on_from_what_another_client_or_salt_has_said() -> None:
-    turns = Turns()
+    turns = KeptTurns()
     mine = keep(turns, asking(1, owner="a", salt="s"), 2)
     for owner, salt in (("b", "s"), ("a", "t"), ("", ""), ("s", "a")):
         assert take(turns, asking(1, 2, 3, owner=owner, salt=salt)) is None
@@ -86,14 +86,14 @@ def test_nobody_goes_on_from_what_another_client_or_salt_has_said() -> None:
 
 
 def test_a_turn_that_decode_is_about_to_let_go_is_used_up() -> None:
-    turns = Turns()
+    turns = KeptTurns()
     keep(turns, asking(1), 2)
     assert take(turns, asking(1, 2, 3), DECODER_TTL_S) is None
     assert len(turns) == 0
 
 
 def test_a_turn_that_prefill_cannot_reach_stays_for_one_that_can() -> None:
-    turns = Turns()
+    turns = KeptTurns()
     name = keep(turns, asking(1), 2)
     assert take(turns, asking(1, 2, 3), reached=False) is None
     nobody = Instance("http://p", {})
@@ -102,14 +102,14 @@ def test_a_turn_that_prefill_cannot_reach_stays_for_one_that_can() -> None:
 
 
 def test_the_oldest_make_room() -> None:
-    turns = Turns(max_turns=2)
+    turns = KeptTurns(max_turns=2)
     names = [keep(turns, asking(first), 7) for first in (1, 2, 3)]
     taken = [take(turns, asking(first, 7, 8)) for first in (1, 2, 3)]
     assert taken == [None, *names[1:]]
 
 
 def test_many_tokens_make_room_too() -> None:
-    turns = Turns(max_tokens=10)
+    turns = KeptTurns(max_tokens=10)
     keep(turns, asking(1, 2, 3, 4), 5)
     last = keep(turns, asking(6, 7, 8, 9, 10), 11)
     assert len(turns) == 1
@@ -119,7 +119,7 @@ def test_many_tokens_make_room_too() -> None:
 
 
 def test_the_same_conversation_again_replaces_itself() -> None:
-    turns = Turns()
+    turns = KeptTurns()
     keep(turns, asking(1), 2, now=0.0)
     name = keep(turns, asking(1), 2, now=DECODER_TTL_S)
     assert len(turns) == 1
@@ -127,7 +127,7 @@ def test_the_same_conversation_again_replaces_itself() -> None:
 
 
 def test_a_lost_worker_takes_its_turns_along() -> None:
-    turns = Turns()
+    turns = KeptTurns()
     keep(turns, asking(1), 2)
     other = kept_of("other", 2)
     turns.keep(asking(3), (4,), other, WorkerId("e"), DECODE, 0.0)
@@ -137,7 +137,7 @@ def test_a_lost_worker_takes_its_turns_along() -> None:
 
 
 def test_what_cannot_be_gone_on_from_is_not_kept() -> None:
-    turns = Turns()
+    turns = KeptTurns()
     unsound = kept_of("n", 2) | {"remote_port": 0}
     for returned in (None, {}, unsound, kept_of("n", 2) | {"remote_num_tokens": 0}):
         assert not turns.keep(asking(1), (2,), returned, D, DECODE, 0.0)

@@ -12,7 +12,7 @@ from splitserve.protocol.generate import GenerateRequest, TokenChunk
 from splitserve.router.workers.vllm.answers import Event
 from splitserve.router.workers.vllm.bodies import Asked
 from splitserve.router.workers.vllm.dialects.base import Instance, Params
-from splitserve.router.workers.vllm.turns import Turns
+from splitserve.router.workers.vllm.kept_turns import KeptTurns
 
 WORDS: Final = (
     "first_token_at_once",
@@ -100,7 +100,7 @@ class Exchange:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
-        self.turns = Turns()
+        self.turns = KeptTurns()
         self._offers: dict[HandoffId, DecodeSide] = {}
         self._members: dict[WorkerId, Member] = {}
         self._links: set[tuple[WorkerId, WorkerId]] = set()

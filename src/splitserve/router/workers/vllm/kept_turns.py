@@ -36,7 +36,7 @@ class _Kept:
     worker: WorkerId
 
 
-class Turns:
+class KeptTurns:
     """At most ``max_turns`` with ``max_tokens`` in all: the oldest make room."""
 
     def __init__(self, max_turns: int = MAX_TURNS, max_tokens: int = MAX_TOKENS) -> None:
