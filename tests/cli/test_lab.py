@@ -38,7 +38,7 @@ def test_a_plan_that_is_refused_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = url_study(tmp_path, "http://127.0.0.1:1", "http://127.0.0.1:2")
-    study.write_text(study.read_text().replace("seconds = 1000", "seconds = 1"))
+    study.write_text(study.read_text().replace("seconds = 100000", "seconds = 1"))
     assert main(["lab", "check", str(study)]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: budget.seconds: is 1, and the 13 runs take about ")

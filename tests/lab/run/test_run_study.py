@@ -201,7 +201,7 @@ async def test_a_changed_plan_is_another_study(tmp_path: Path) -> None:
     async with served() as one, served() as split:
         study = url_study(tmp_path, one.url, split.url)
         _, folder = begun(study, tmp_path / "out")
-        study.write_text(study.read_text().replace("ttft_ms = 50000", "ttft_ms = 50001"))
+        study.write_text(study.read_text().replace("ttft_ms = 250000", "ttft_ms = 250001"))
         with pytest.raises(ConfigError, match="a changed plan is another study"):
             folder.check_plan(read_plan(study))
 

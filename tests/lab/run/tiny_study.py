@@ -20,7 +20,7 @@ prompt = "S"
 output = "S"
 load = 40.0
 [slo]
-ttft_ms = 50000
+ttft_ms = 250000
 itl_ms = 1000
 attainment = 0.5
 {arms}
@@ -51,7 +51,7 @@ gap_timeout_s = 2
 total_timeout_s = 8
 {more}
 [budget]
-seconds = 1000
+seconds = 100000
 start_s = 1
 """
 
