@@ -38,6 +38,11 @@ class VllmCluster(Cluster):
         return self.total("splitserve_handoff_prefill_seconds_count")
 
     @property
+    def fallbacks(self) -> float:
+        """Linking may have cost some."""
+        return self.total("splitserve_fallback_total")
+
+    @property
     def log(self) -> str:
         return (self.run_dir / "gateway.log").read_text()
 
