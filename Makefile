@@ -21,7 +21,7 @@ help: ## this list
 
 setup: $(INSTALLED) model ## .venv with everything, and the demo model
 
-demo: setup ## a chat answer, then the same load on two replicas and on 1P1D, side by side
+demo: setup ## a chat answer, the same load on two replicas and on 1P1D, and a smoke study of both
 	@$(BIN)/splitserve demo
 
 check: $(INSTALLED) ## format, lint, types, import rules
@@ -33,12 +33,13 @@ check: $(INSTALLED) ## format, lint, types, import rules
 test: setup ## every test that needs neither a GPU nor vLLM
 	@$(PYTEST) -m "not gpu and not interop" -n 2 --dist loadfile --durations=10
 
-bench: setup ## engine, handoff, gateway, text; URLS="A B" adds running servers side by side
+bench: setup ## engine, handoff, gateway, text, the lab's errors; URLS="A B" adds running servers
 	@$(BIN)/splitserve bench engine --json
 	@$(BIN)/splitserve bench handoff --json
 	@$(BIN)/splitserve bench gateway --json
 	@$(BIN)/splitserve bench render --json
 	@$(BIN)/splitserve bench derender --json
+	@$(BIN)/splitserve bench lab
 	@$(if $(URLS),$(BIN)/splitserve bench endpoints $(URLS) --json)
 
 soak: setup ## 10 minutes of kills, freezes and restarts under 50 streams; MINUTES=N for others

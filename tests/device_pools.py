@@ -1,7 +1,7 @@
 """KV pools on GPUs for tests. As a program: the receiving side, asked over stdin.
 
-``new LAYOUT`` replaces its pool and answers with what its connector describes, ``read`` answers
-with the pool's bytes. All in hexadecimal digits, one line each.
+``new LAYOUT`` replaces its pool and answers with what its connector describes, ``write BYTES``
+fills it, ``read`` answers with its bytes. All in hexadecimal digits, one line each.
 """
 
 import subprocess
@@ -15,17 +15,22 @@ from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.registry import create_connector
 
 
-class DeviceSource(DevicePool):
+class BytesPool(DevicePool):
+    """A pool whose bytes a test sets and sees."""
+
+    def write(self, data: bytes) -> None:
+        self.memory.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+        torch.cuda.synchronize(self.memory.device)
+
+    def read(self) -> bytes:
+        return bytes(self.memory.cpu().numpy())
+
+
+class DeviceSource(BytesPool):
     """On the pushing side's GPU."""
 
     def __init__(self, layout: KVLayout) -> None:
         super().__init__(layout, *places())
-
-    def write(self, data: bytes) -> None:
-        self.memory.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-
-    def read(self) -> bytes:
-        return bytes(self.memory.cpu().numpy())
 
 
 class DeviceTarget:
@@ -39,6 +44,9 @@ class DeviceTarget:
     def new(self, layout: KVLayout) -> bytes:
         """A fresh pool of zeros, described."""
         return bytes.fromhex(self._ask("new " + msgspec.msgpack.encode(layout).hex()))
+
+    def write(self, data: bytes) -> None:
+        self._ask("write " + data.hex())
 
     def read(self) -> bytes:
         return bytes.fromhex(self._ask("read"))
@@ -54,7 +62,7 @@ class DeviceTarget:
 
 
 def serve() -> None:
-    pool: DevicePool | None = None
+    pool: BytesPool | None = None
     for line in sys.stdin:
         word, _, argument = line.partition(" ")
         if word == "new":
@@ -62,12 +70,15 @@ def serve() -> None:
                 pool.close()
             layout = msgspec.msgpack.decode(bytes.fromhex(argument), type=KVLayout)
             _, index = places()
-            pool = DevicePool(layout, index, index)
+            pool = BytesPool(layout, index, index)
             connector = create_connector("cuda_ipc")
             connector.open(pool.region, layout)
             print(connector.describe().hex(), flush=True)
+        elif pool is not None and word == "write":
+            pool.write(bytes.fromhex(argument))
+            print(flush=True)
         elif pool is not None:
-            print(bytes(pool.memory.cpu().numpy()).hex(), flush=True)
+            print(pool.read().hex(), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,12 @@ def test_both_placements_are_read_and_their_bytes_counted() -> None:
     for reading in (packed, scattered):
         assert (reading.source_device, reading.target_device) == ("cpu", "cpu")
         assert reading.gb_per_s == pytest.approx(reading.kv_bytes / reading.write_ms / 1e6)
+        assert (reading.socket_gb_per_s, reading.of_socket) == (0.0, 0.0)
+
+
+def test_tcp_is_read_beside_a_plain_socket() -> None:
+    for reading in measure_handoff("tcp", LAYOUT, tokens=62, repeats=1):
+        assert reading.of_socket == pytest.approx(reading.gb_per_s / reading.socket_gb_per_s)
 
 
 def test_other_bytes_than_were_sent_fail_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,21 @@
 """What a run's numbers come to, on samples made by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.made_records import record
 from splitserve.bench.compare import Outcome
-from splitserve.bench.load import LoadPlan, Sample, arrivals, prompts
+from splitserve.bench.load import LoadPlan, error_of, gaps_of, requests_of, tokens_of
 from splitserve.bench.quantile import quantile
 from splitserve.bench.scrape import Handoffs
 from splitserve.bench.summary import Summary, summarise
 from splitserve.cli.demo import conclusions
+from splitserve.lab.load.record import Counting
+from splitserve.lab.load.record import Outcome as Failure
 
 PLAN = LoadPlan(rate=2.0, duration_s=30.0, prompt_tokens=8, max_tokens=4, vocab_size=1000)
 
@@ -30,36 +34,50 @@ def test_the_quantile_of_nothing_is_not_a_number() -> None:
     assert math.isnan(quantile([], 0.5))
 
 
-def test_the_same_plan_gives_the_same_load() -> None:
-    assert arrivals(PLAN) == arrivals(PLAN)
-    assert prompts(PLAN, 3) == prompts(PLAN, 3)
-    other = LoadPlan(2.0, 30.0, 8, 4, 1000, seed=1)
-    assert arrivals(other) != arrivals(PLAN)
-
-
-def test_arrivals_have_the_asked_rate() -> None:
-    plan = LoadPlan(rate=5.0, duration_s=2000.0, prompt_tokens=1, max_tokens=1, vocab_size=200)
-    due = arrivals(plan)
-    assert len(due) / 2000 == pytest.approx(5.0, rel=0.05)
-    assert due == sorted(due)
-    assert due[-1] < 2000
+def test_the_same_plan_gives_the_same_prompts_and_another_seed_others() -> None:
+    assert requests_of(PLAN, 3) == requests_of(PLAN, 3)
+    assert requests_of(replace(PLAN, seed=1), 3) != requests_of(PLAN, 3)
 
 
 def test_prompts_share_no_prefix() -> None:
-    firsts = [tuple(prompt[:4]) for prompt in prompts(PLAN, 50)]
-    assert len(set(firsts)) == 50
+    firsts = {request.prompt[:4] for request in requests_of(PLAN, 50)}
+    assert len(firsts) == 50
+
+
+def test_tokens_of_one_event_share_its_gap() -> None:
+    one = record(0.0, 0.5, 0.6)
+    one.events = [(0.5, 1), (0.6, 4)]
+    assert gaps_of(one) == pytest.approx([0.025] * 4)
+    assert tokens_of(one) == 5
+
+
+def test_a_server_that_counts_no_tokens_has_gaps_between_its_chunks() -> None:
+    one = record(0.0, 0.5, 0.6)
+    one.counting = Counting.EVENTS
+    assert gaps_of(one) == pytest.approx([0.1])
+
+
+def test_an_error_is_told_with_its_status() -> None:
+    refused = record(0.0, error="no")
+    refused.outcome, refused.status = Failure.HTTP_ERROR, 503
+    assert error_of(refused) == "503: no"
+    unsaid = record(0.0)
+    unsaid.outcome = Failure.TIMEOUT_FIRST
+    assert error_of(unsaid) == "timeout_first"
+    assert error_of(record(0.0)) == "no token came"
+    assert error_of(record(0.0, 0.1)) == ""
 
 
 def test_failures_are_counted_and_have_no_times() -> None:
     summary = summarise(
         [
-            Sample(0.0, [0.5, 0.6, 0.9]),
-            Sample(1.0, [], "500: no"),
-            Sample(2.0, [2.1], "the stream ended without [DONE]"),
-            Sample(3.0, []),
+            record(0.0, 0.5, 0.6, 0.9),
+            record(1.0, error="no"),
+            record(2.0, 2.1, error="the stream ended without [DONE]"),
+            record(3.0),
         ]
     )
-    assert (summary.requests, summary.errors, summary.first_error) == (4, 3, "500: no")
+    assert (summary.requests, summary.errors, summary.first_error) == (4, 3, "no")
     assert summary.ttft_p50 == 0.5
     assert summary.worst_gap == pytest.approx(0.3)
     assert summary.first_gap_p50 == pytest.approx(0.1)

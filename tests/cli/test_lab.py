@@ -10,7 +10,7 @@ import pytest
 
 from lab.run.served import served
 from lab.run.tiny_study import url_study
-from splitserve.cli import lab as lab_command
+from splitserve.cli import lab_extra
 from splitserve.cli.main import main
 from splitserve.lab.run.journal import State, read_entries
 
@@ -23,8 +23,8 @@ def test_check_shows_what_a_study_will_do(capsys: pytest.CaptureFixture[str]) ->
     assert main(["lab", "check", str(ROOT / "studies" / "long-prompts.toml")]) == 0
     said = capsys.readouterr().out
     assert "arms: two | split, same_resources" in said
-    assert "\n  may vary  prompt length: S, L\n" in said
-    assert "\n49 runs, about " in said
+    assert "\n  fixed     prompt: L (768 tokens)\n" in said
+    assert "\n35 runs, about " in said
     assert said.endswith("ADOPT is possible\n")
 
 
@@ -41,14 +41,14 @@ def test_a_plan_that_is_refused_is_one_line(
     study.write_text(study.read_text().replace("seconds = 100000", "seconds = 1"))
     assert main(["lab", "check", str(study)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: budget.seconds: is 1, and the 13 runs take about ")
+    assert said.startswith("error: budget.seconds: is 1, and the 14 runs take about ")
     assert said.count("\n") == 1
 
 
 def test_without_the_lab_extra_it_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lab_command, "find_spec", lambda name: None if name == "scipy" else name)
+    monkeypatch.setattr(lab_extra, "find_spec", lambda name: None if name == "scipy" else name)
     assert main(["lab", "check", "study.toml"]) == 3
     assert capsys.readouterr().err == "error: the lab needs scipy: pip install splitserve[lab]\n"
 

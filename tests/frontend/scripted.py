@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 
 from splitserve.ids import RequestId
+from splitserve.protocol.course import Course
 from splitserve.protocol.generate import (
     FinishReason,
     GenerateRequest,
@@ -29,9 +30,13 @@ class ScriptedGenerator:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.requests: list[GenerateRequest] = []
+        self.courses: list[Course | None] = []
         self.ended: SimpleQueue[tuple[str, str]] = SimpleQueue()
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenChunk]:
+    async def generate(
+        self, request: GenerateRequest, course: Course | None = None
+    ) -> AsyncGenerator[TokenChunk]:
+        self.courses.append(course)
         self.requests.append(request)
         how = "closed"
         try:

@@ -2,7 +2,7 @@
 within the first where there is only one."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +11,7 @@ import pytest
 from splitserve.errors import ConfigError, ProtocolMismatch, TransferFailed
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import Connector, TransferEvent
-from splitserve.transfer.plan import block_runs
+from splitserve.transfer.plan import Span, spans
 from splitserve.transfer.registry import create_connector
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ WIDE = KVLayout("bfloat16", 4, 4, 128, 16, 64, 2)
 
 ODD = KVLayout("bfloat16", 2, 1, 33, 1, 64, 2)
 """Blocks of 132 bytes: whole 4-byte words, but no 8-byte ones."""
+
+NARROW = KVLayout("bfloat16", 4, 2, 128, 32, 40, 2, first_kv_head=1, total_kv_heads=4)
+"""Half of WIDE's heads, in blocks of twice the tokens."""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,24 @@ def drain(connector: Connector, count: int) -> list[TransferEvent]:
     return events
 
 
+def pairs(layout: KVLayout, sources: Sequence[int], targets: Sequence[int]) -> list[Span]:
+    """Whole blocks between two pools of one layout."""
+    return spans(layout, layout, range(len(sources) * layout.block_size), sources, targets)
+
+
+def everything(layout: KVLayout) -> list[Span]:
+    return [Span(0, 0, layout.layer_bytes)]
+
+
+def copy_bytes(
+    wanted: Sequence[Span], source: bytearray, start: int, target: bytearray, end: int
+) -> None:
+    """``wanted`` of the layers that begin at ``start`` and ``end``, on the host."""
+    for span in wanted:
+        read, write = start + span.source, end + span.target
+        target[write : write + span.nbytes] = source[read : read + span.nbytes]
+
+
 def scattered(layout: KVLayout, count: int) -> tuple[list[int], list[int]]:
     chosen = random.Random(1)
     return (
@@ -81,7 +102,7 @@ def test_scattered_blocks_arrive_bit_equal_and_nothing_else_changes(
     layout = source.layout
     sources, targets = scattered(layout, 40)
     peer = source.connector.connect(target.new(layout))
-    writer = source.connector.writer(peer, block_runs(sources, targets))
+    writer = source.connector.writer(peer, pairs(layout, sources, targets))
     transfers = [writer.write(layer) for layer in range(layout.num_layers)]
     events = drain(source.connector, layout.num_layers)
     assert [event.transfer for event in events] == transfers
@@ -94,6 +115,30 @@ def test_scattered_blocks_arrive_bit_equal_and_nothing_else_changes(
     assert target.read() == bytes(expected)
 
 
+def test_what_was_written_to_another_layout_is_what_is_read_back(
+    source: Source, target: "DeviceTarget"
+) -> None:
+    """Half of the heads and blocks of another size, with a first and a last block in part."""
+    peer = source.connector.connect(target.new(NARROW))
+    ours, theirs = source.connector.layouts(peer)
+    first, there, again = [5, 9, 2, 60], [31, 7, 8], [40, 41, 17, 3]
+    tokens = range(3, 61)
+    there_spans = spans(ours, theirs, tokens, first, there)
+    back_spans = spans(theirs, ours, tokens, there, again)
+    expected, held = bytearray(source.pool.read()), bytearray(NARROW.pool_bytes)
+    writer = source.connector.writer(peer, there_spans)
+    reader = source.connector.reader(peer, back_spans)
+    for layer in range(WIDE.num_layers):
+        writer.write(layer)
+        reader.read(layer)
+        start, end = layer * WIDE.layer_bytes, layer * NARROW.layer_bytes
+        copy_bytes(there_spans, expected, start, held, end)
+        copy_bytes(back_spans, held, end, expected, start)
+    drain(source.connector, 2 * WIDE.num_layers)
+    assert target.read() == bytes(held)
+    assert source.pool.read() == bytes(expected)
+
+
 def test_a_write_takes_what_the_engine_was_still_computing(
     source: Source, target: "DeviceTarget"
 ) -> None:
@@ -103,8 +148,7 @@ def test_a_write_takes_what_the_engine_was_still_computing(
     device = source.pool.memory.device
     weights = torch.ones((4096, 4096), device=device)
     result = weights
-    everything = block_runs(range(WIDE.num_blocks), range(WIDE.num_blocks))
-    writer = source.connector.writer(source.connector.connect(target.new(WIDE)), everything)
+    writer = source.connector.writer(source.connector.connect(target.new(WIDE)), everything(WIDE))
     source.pool.memory.fill_(1)
     torch.cuda.synchronize(device)
     for _ in range(200):
@@ -121,8 +165,7 @@ def test_after_disconnect_all_that_was_started_has_arrived_and_the_rest_fails(
     source: Source, target: "DeviceTarget"
 ) -> None:
     peer = source.connector.connect(target.new(WIDE))
-    everything = block_runs(range(WIDE.num_blocks), range(WIDE.num_blocks))
-    writer = source.connector.writer(peer, everything)
+    writer = source.connector.writer(peer, everything(WIDE))
     for layer in range(WIDE.num_layers):
         writer.write(layer)
     source.connector.disconnect(peer)
@@ -137,8 +180,7 @@ def test_a_peer_can_be_connected_twice_at_once(source: Source, target: "DeviceTa
     description = target.new(WIDE)
     first, second = (source.connector.connect(description) for _ in range(2))
     source.connector.disconnect(first)
-    everything = block_runs(range(WIDE.num_blocks), range(WIDE.num_blocks))
-    writer = source.connector.writer(second, everything)
+    writer = source.connector.writer(second, everything(WIDE))
     for layer in range(WIDE.num_layers):
         writer.write(layer)
     drain(source.connector, WIDE.num_layers)

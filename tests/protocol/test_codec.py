@@ -2,6 +2,7 @@
 
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from splitserve.protocol.codec import FrameDecoder, Message, encode
 from splitserve.protocol.control import (
     PROTOCOL_VERSION,
     Abort,
+    Began,
     Drain,
     Failed,
     Hello,
@@ -80,6 +82,10 @@ EVERY_MESSAGE: list[Message] = [
             ),
         )
     ),
+    StepTokens(
+        (TokenChunk(RequestId("r"), 0, (1,)),),
+        (Began(RequestId("r"), 0.1, 0.2), Began(RequestId("q"), call_s=0.3)),
+    ),
     Failed(RequestId("r"), "engine", "no"),
     Failed(RequestId("r"), "invalid", "no", "structured_outputs"),
     Drain(),
@@ -94,6 +100,7 @@ EVERY_MESSAGE: list[Message] = [
     Refuse(HandoffId("r#0"), "invalid", "no", False, "prompt"),
     Prefill(REQUEST, TARGET, 5.0),
     PrefillDone(RequestId("r"), HandoffId("r#0"), 1, 0.1, 0.2, 0.3),
+    PrefillDone(RequestId("r"), HandoffId("r#0"), 0, 0.1, 0.2, 0.3, True, True),
     KVReady(HandoffId("r#0"), 4, 17),
     FenceRequest(HandoffId("r#0"), 4),
     Fence(HandoffId("r#0"), 4),
@@ -102,6 +109,12 @@ EVERY_MESSAGE: list[Message] = [
     Attached(WorkerId("d0"), Incarnation("i"), "a>b", FINGERPRINT, b"\x00\xff"),
     Load(KVCounts(1, 2, 3, 4, 5, 6), 1, 2, 3, 4, 5, 6, 7, ("p0",), True, "decode", 2, 0.5),
 ]
+
+
+def test_what_a_frame_of_tokens_may_tell_beside_them_costs_nothing_where_it_does_not() -> None:
+    plain = StepTokens((TokenChunk(RequestId("r"), 1, (2,)),))
+    fields = msgspec.msgpack.decode(encode(plain)[5:])
+    assert fields.keys() == {"type", "chunks"}
 
 
 def test_every_kind_of_message_is_covered_here() -> None:

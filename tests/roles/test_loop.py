@@ -196,11 +196,11 @@ class Held:
 
     def submit(self, name: str) -> None:
         request = make_request(name, (7, 8, 9), 100)
-        self._thread.post(Received(GATEWAY, Submit(request)))
+        self._thread.post(Received(GATEWAY, Submit(request), self.device.clock()))
 
     def hear_out(self) -> None:
         """Returns when the thread has taken in all that was posted, and told it."""
-        self._thread.post(Received(GATEWAY, Hello("g")))
+        self._thread.post(Received(GATEWAY, Hello("g"), self.device.clock()))
         while not isinstance(self.left.get(timeout=WAIT_S), Welcome):
             pass
 

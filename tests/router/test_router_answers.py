@@ -18,7 +18,8 @@ from splitserve.errors import BugError, CallerError, ConfigError, PeerError
 from splitserve.ids import HandoffId, RequestId
 from splitserve.protocol.codec import Message
 from splitserve.protocol.control import Submit
-from splitserve.protocol.generate import Generator, TokenChunk, TokenLogprob
+from splitserve.protocol.generate import TokenChunk, TokenLogprob
+from splitserve.protocol.generator import Generator
 from splitserve.protocol.handoff import Prefill, Reserve
 from splitserve.router.config import RouterConfig
 from splitserve.router.handoff.orchestrator import Router

@@ -18,11 +18,12 @@ from splitserve.errors import (
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import PeerId
 from splitserve.transfer.connectors.cuda_ipc import CudaIpcConnector
-from splitserve.transfer.plan import BlockRun
+from splitserve.transfer.plan import Span, spans
 
 LAYOUT = KVLayout("bfloat16", 3, 2, 8, 4, 10, 2)
 TARGET_LAYOUT = KVLayout("bfloat16", 3, 2, 8, 4, 13, 2)
-RUNS = [BlockRun(7, 2, 2), BlockRun(0, 12, 1)]
+BLOCK = LAYOUT.block_bytes
+SPANS = [Span(7 * BLOCK, 2 * BLOCK, 2 * BLOCK), Span(0, 12 * BLOCK, BLOCK)]
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Copy:
 
     gpu: "Gpu"
     pairs: list[int]
+    piece: int
     source: int
     target: int
     made: bool = False
@@ -47,9 +49,10 @@ class Copy:
 class Copier:
     gpu: "Gpu"
     pairs: list[int]
+    piece: int
 
     def copy(self, source: int, target: int) -> Copy:
-        copy = Copy(self.gpu, self.pairs, source, target)
+        copy = Copy(self.gpu, self.pairs, self.piece, source, target)
         self.gpu.queue.append(copy)
         return copy
 
@@ -85,17 +88,17 @@ class Gpu:
         if self.unmap_error:
             raise TransferFailed(self.unmap_error)
 
-    def copier(self, pairs: "array[int]") -> Copier:
+    def copier(self, pairs: "array[int]", piece: int) -> Copier:
         assert pairs.itemsize == 4
-        return Copier(self, pairs.tolist())
+        return Copier(self, pairs.tolist(), piece)
 
     def make_one(self) -> None:
         copy = self.queue.pop(0)
         for source, target in zip(copy.pairs[::2], copy.pairs[1::2], strict=True):
             ctypes.memmove(
-                copy.target + target * self.block_bytes,
-                copy.source + source * self.block_bytes,
-                self.block_bytes,
+                copy.target + target * copy.piece,
+                copy.source + source * copy.piece,
+                copy.piece,
             )
         copy.made = True
 
@@ -160,7 +163,7 @@ def test_a_pool_smaller_than_its_layout_is_refused(rig: Rig) -> None:
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "splitserve.transfer.cuda.push", None)
+    monkeypatch.setitem(sys.modules, "splitserve.transfer.cuda.copies", None)
     with pytest.raises(UnavailableError, match="triton"):
         CudaIpcConnector().open(MemoryRegion(4096, LAYOUT.pool_bytes, "cuda:0"), LAYOUT)
 
@@ -169,7 +172,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_write_moves_the_layers_blocks_and_ends_when_the_gpu_is_done(
     rig: Rig, layer: int
 ) -> None:
-    transfer = rig.writer.writer(rig.connect(), RUNS).write(layer)
+    transfer = rig.writer.writer(rig.connect(), SPANS).write(layer)
     assert rig.writer.poll() == []
     rig.gpu.make_one()
     (event,) = rig.writer.poll()
@@ -182,8 +185,47 @@ def test_a_write_moves_the_layers_blocks_and_ends_when_the_gpu_is_done(
     )
 
 
+def test_equal_layouts_are_copied_in_whole_blocks(rig: Rig) -> None:
+    rig.writer.writer(rig.connect(), SPANS).write(1)
+    (copy,) = rig.gpu.queue
+    assert copy.piece == BLOCK
+    assert copy.pairs == [7, 2, 8, 3, 0, 12]
+
+
+def test_a_read_brings_the_peers_bytes(rig: Rig) -> None:
+    rig.target.bytes[:] = bytes(i % 97 for i in range(TARGET_LAYOUT.pool_bytes))
+    before = bytes(rig.source.bytes)
+    back = [Span(12 * BLOCK, 3 * BLOCK, BLOCK)]
+    transfer = rig.writer.reader(rig.connect(), back).read(2)
+    assert rig.writer.poll() == []
+    rig.gpu.make_one()
+    (event,) = rig.writer.poll()
+    assert (event.transfer, event.state, event.nbytes) == (transfer, "done", BLOCK)
+    assert rig.source.block(2, 3) == rig.target.block(2, 12)
+    start = LAYOUT.offset(2, 3)
+    assert bytes(rig.source.bytes[:start]) == before[:start]
+    assert bytes(rig.source.bytes[start + BLOCK :]) == before[start + BLOCK :]
+
+
+def test_other_block_sizes_and_heads_are_copied_in_smaller_pieces(rig: Rig) -> None:
+    told = msgspec.to_builtins(TARGET_LAYOUT)
+    told |= {"block_size": 8, "num_blocks": 6, "num_kv_heads": 1, "total_kv_heads": 2}
+    peer = rig.writer.connect(foreign(rig.description, layout=told))
+    ours, theirs = rig.writer.layouts(peer)
+    wanted = spans(ours, theirs, range(8), [3, 5], [4])
+    rig.writer.writer(peer, wanted).write(1)
+    (copy,) = rig.gpu.queue
+    assert copy.piece == 4 * 8 * 2  # four slots of one head
+    rig.gpu.make_one()
+    for span in wanted:
+        read = LAYOUT.layer_bytes + span.source
+        write = theirs.layer_bytes + span.target
+        arrived = rig.target.bytes[write : write + span.nbytes]
+        assert arrived == rig.source.bytes[read : read + span.nbytes]
+
+
 def test_ends_are_told_in_order_and_once(rig: Rig) -> None:
-    writer = rig.writer.writer(rig.connect(), RUNS)
+    writer = rig.writer.writer(rig.connect(), SPANS)
     transfers = [writer.write(layer) for layer in range(3)]
     rig.gpu.make_one()
     rig.gpu.make_one()
@@ -195,7 +237,7 @@ def test_ends_are_told_in_order_and_once(rig: Rig) -> None:
 
 def test_disconnect_waits_for_the_peers_writes_before_it_unmaps(rig: Rig) -> None:
     gone, stays = rig.connect(), rig.connect()
-    writer, other = rig.writer.writer(gone, RUNS), rig.writer.writer(stays, RUNS)
+    writer, other = rig.writer.writer(gone, SPANS), rig.writer.writer(stays, SPANS)
     transfers = [writer.write(0), other.write(1), writer.write(2), other.write(0)]
     address = rig.target.region.address
     assert rig.gpu.mapped == {address: 2}
@@ -207,9 +249,9 @@ def test_disconnect_waits_for_the_peers_writes_before_it_unmaps(rig: Rig) -> Non
 
 def test_nothing_is_started_for_a_peer_that_is_gone(rig: Rig) -> None:
     peer = rig.connect()
-    writer = rig.writer.writer(peer, RUNS)
+    writer = rig.writer.writer(peer, SPANS)
     rig.writer.disconnect(peer)
-    transfers = [writer.write(0), rig.writer.writer(peer, RUNS).write(1)]
+    transfers = [writer.write(0), rig.writer.writer(peer, SPANS).write(1)]
     events = rig.writer.poll()
     assert [(event.transfer, event.state) for event in events] == [
         (transfer, "failed") for transfer in transfers

@@ -9,15 +9,17 @@ from typing import Final
 
 import aiohttp
 
-from splitserve.bench.load import LoadPlan, completion_body, prompts, run_load, stream_completion
+from splitserve.bench.load import LoadPlan, client_of, error_of, requests_of, run_load
 from splitserve.bench.quantile import quantile
 from splitserve.bench.scrape import Handoffs, read_handoffs
 from splitserve.bench.shapes import colocated_shape, split_shape
 from splitserve.bench.summary import Summary, summarise
 from splitserve.errors import UnavailableError
+from splitserve.lab.measure.latency import ttft_user
 from splitserve.launch.running import running
 
 IDLE_PROBES: Final = 5
+PROBE_TOKENS: Final = 4
 UTILISATION: Final = 0.6
 """Share of the prefill worker's time that the load shall take when no rate is given."""
 
@@ -76,21 +78,21 @@ async def _measure(
     )
     async with aiohttp.ClientSession() as session:
         before = await read_handoffs(session, url)
-        samples = await run_load(url, model, plan, watcher.progress)
+        records = await run_load(url, model, plan, watcher.progress)
         after = await read_handoffs(session, url)
-    return Outcome(shape, idle_ttft_s, summarise(samples), after.since(before))
+    return Outcome(shape, idle_ttft_s, summarise(records), after.since(before))
 
 
 async def _idle_ttft(url: str, model: str, plan: LoadPlan, watcher: Watcher) -> float:
     """Median TTFT of single requests; they warm the deployment up at the same time."""
     watcher.stage("measuring the first token without other load")
-    probe = replace(plan, seed=plan.seed + 1_000_003)
+    probe = replace(plan, seed=plan.seed + 1_000_003, max_tokens=PROBE_TOKENS)
     ttfts = []
-    async with aiohttp.ClientSession() as session:
-        for prompt in prompts(probe, IDLE_PROBES):
-            body = completion_body(model, prompt, 4)
-            sample = await stream_completion(session, url, body)
-            if sample.error:
-                raise UnavailableError(f"a request failed: {sample.error}")
-            ttfts.append(sample.ttft)
+    async with client_of(url, model) as client:
+        for request in requests_of(probe, IDLE_PROBES):
+            record = await client.send(request, client.now())
+            error = error_of(record)
+            if error:
+                raise UnavailableError(f"a request failed: {error}")
+            ttfts.append(ttft_user(record))
     return quantile(ttfts, 0.5)

@@ -14,13 +14,17 @@ from typing import Final
 import aiohttp
 
 from splitserve.bench.load import (
-    FIRST_ORDINARY_ID,
-    Sample,
-    completion_body,
-    stream_completion,
+    LoadPlan,
+    client_of,
+    error_of,
+    gaps_of,
+    requests_of,
+    tokens_of,
 )
 from splitserve.bench.quantile import quantile
 from splitserve.errors import UnavailableError
+from splitserve.lab.load.record import RequestRecord
+from splitserve.lab.measure.latency import ttft_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +69,15 @@ async def measure_endpoints(
     values: dict[tuple[str, str], list[float]] = {}
     # Prompts are the same for all servers and new in every run: no prefix cache knows them.
     nonce = secrets.token_hex(8)
-    timeout = aiohttp.ClientTimeout(total=600)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        models = {url: await _model_id(session, url) for url in urls}
-        for url in urls:
-            await _run(session, url, models[url], Case("warm", 2, 300, 8, "itl"), vocab_size, nonce)
-        for case in CASES:
-            for repeat in range(repeats):
-                for url in urls:
-                    progress(f"{case.name}: repeat {repeat + 1} of {repeats}, {url}")
-                    samples = await _run(
-                        session, url, models[url], case, vocab_size, f"{nonce}-{repeat}"
-                    )
-                    values.setdefault((case.name, url), []).append(_value(case, samples))
+    models = {url: await _model_id(url) for url in urls}
+    for url in urls:
+        await _run(url, models[url], Case("warm", 2, 300, 8, "itl"), vocab_size, nonce)
+    for case in CASES:
+        for repeat in range(repeats):
+            for url in urls:
+                progress(f"{case.name}: repeat {repeat + 1} of {repeats}, {url}")
+                records = await _run(url, models[url], case, vocab_size, f"{nonce}-{repeat}")
+                values.setdefault((case.name, url), []).append(_value(case, records))
     return [Reading(name, url, tuple(found)) for (name, url), found in values.items()]
 
 
@@ -87,36 +87,35 @@ def ratios(readings: Sequence[Reading], case: str, ours: str, peer: str) -> list
     return [a / b for a, b in zip(by_url[ours], by_url[peer], strict=True)]
 
 
-def _value(case: Case, samples: Sequence[Sample]) -> float:
+def _value(case: Case, records: Sequence[RequestRecord]) -> float:
     if case.measure == "ttft":
-        return quantile([sample.ttft for sample in samples], 0.5) * 1e3
-    return quantile([gap for sample in samples for gap in sample.gaps], 0.5) * 1e3
+        return quantile([ttft_user(record) for record in records], 0.5) * 1e3
+    return quantile([gap for record in records for gap in gaps_of(record)], 0.5) * 1e3
 
 
-async def _run(
-    session: aiohttp.ClientSession, url: str, model: str, case: Case, vocab_size: int, seed: str
-) -> list[Sample]:
-    stream = random.Random(f"{case.name}-{seed}")
-    bodies = [
-        completion_body(
-            model,
-            [stream.randrange(FIRST_ORDINARY_ID, vocab_size) for _ in range(case.prompt_tokens)],
-            case.max_tokens,
+async def _run(url: str, model: str, case: Case, vocab_size: int, seed: str) -> list[RequestRecord]:
+    plan = LoadPlan(
+        rate=0.0,
+        duration_s=0.0,
+        prompt_tokens=case.prompt_tokens,
+        max_tokens=case.max_tokens,
+        vocab_size=vocab_size,
+        seed=random.Random(f"{case.name}-{seed}").getrandbits(32),
+    )
+    async with client_of(url, model) as client:
+        records = await asyncio.gather(
+            *(client.send(request, client.now()) for request in requests_of(plan, case.streams))
         )
-        for _ in range(case.streams)
-    ]
-    samples = await asyncio.gather(*(stream_completion(session, url, body) for body in bodies))
-    for sample in samples:
-        if sample.error or len(sample.tokens) != case.max_tokens:
-            raise UnavailableError(
-                f"{url} failed {case.name}: {sample.error or f'{len(sample.tokens)} tokens came'}"
-            )
-    return list(samples)
+    for record in records:
+        if error_of(record) or tokens_of(record) != case.max_tokens:
+            error = error_of(record) or f"{tokens_of(record)} tokens came"
+            raise UnavailableError(f"{url} failed {case.name}: {error}")
+    return list(records)
 
 
-async def _model_id(session: aiohttp.ClientSession, url: str) -> str:
+async def _model_id(url: str) -> str:
     try:
-        async with session.get(f"{url}/v1/models") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as answer:
             return str((await answer.json())["data"][0]["id"])
     except aiohttp.ClientError as error:
         raise UnavailableError(f"nothing answers at {url}: {error}") from error

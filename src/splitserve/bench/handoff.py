@@ -9,31 +9,35 @@ import multiprocessing
 import random
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
+from splitserve.bench.loopback import PlainSocket, plain_socket
 from splitserve.bench.pool import BarePool, Pool
 from splitserve.bench.quantile import quantile
 from splitserve.errors import TransferFailed, UnavailableError
 from splitserve.loading import load
 from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.base import Connector, PeerId
-from splitserve.transfer.plan import block_runs
+from splitserve.transfer.plan import Span, spans
 from splitserve.transfer.registry import create_connector
 
 Device = Literal["cpu", "cuda"]
+
+_POLL_S: Final = 20e-6
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffReading:
     """Medians over the repeats. ``of_memcpy`` is the connector's rate over memcpy's, same bytes.
 
-    On GPUs memcpy is torch's copy from one device to the other. ``copies`` are runs of blocks
-    that are consecutive on both sides, over all layers.
+    On GPUs memcpy is torch's copy from one device to the other. ``copies`` are spans of bytes
+    that are consecutive on both sides, over all layers. ``of_socket`` is the rate over that of a
+    plain socket over loopback, measured in turn; both are 0 but for connector tcp.
     """
 
     connector: str
@@ -47,6 +51,8 @@ class HandoffReading:
     gb_per_s: float
     memcpy_gb_per_s: float
     of_memcpy: float
+    socket_gb_per_s: float
+    of_socket: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,10 @@ class _Placement:
     name: str
     sources: Sequence[int]
     targets: Sequence[int]
+
+    def spans(self, layout: KVLayout) -> list[Span]:
+        tokens = range(len(self.sources) * layout.block_size)
+        return spans(layout, layout, tokens, self.sources, self.targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +91,18 @@ def measure_handoff(
     TransferFailed when other bytes arrived than were sent.
     """
     count = -(-tokens // layout.block_size)
+    kv_bytes = count * layout.block_bytes * layout.num_layers
     source = _make_pool(layout, device, "source")
     source.fill()
     writer = create_connector(connector)
     try:
         writer.open(source.region, layout)
-        with _receiver(connector, layout, device) as receiver:
+        with _receiver(connector, layout, device) as receiver, _plain(connector, kv_bytes) as plain:
             peer = writer.connect(receiver.description)
             for placement in _placements(count, layout.num_blocks):
-                write_s, copy_s = _measure(writer, peer, source, placement, repeats)
+                write_s, copy_s, plain_s = _measure(writer, peer, source, placement, repeats, plain)
                 if receiver.digest(placement.targets) != source.digest(placement.sources):
                     raise TransferFailed(f"{connector}: other bytes arrived than were sent")
-                kv_bytes = count * layout.block_bytes * layout.num_layers
-                runs = block_runs(placement.sources, placement.targets)
                 yield HandoffReading(
                     connector=connector,
                     source_device=source.device,
@@ -101,11 +110,13 @@ def measure_handoff(
                     blocks=placement.name,
                     tokens=tokens,
                     kv_bytes=kv_bytes,
-                    copies=len(runs) * layout.num_layers,
+                    copies=len(placement.spans(layout)) * layout.num_layers,
                     write_ms=write_s * 1e3,
                     gb_per_s=kv_bytes / write_s / 1e9,
                     memcpy_gb_per_s=kv_bytes / copy_s / 1e9,
                     of_memcpy=copy_s / write_s,
+                    socket_gb_per_s=kv_bytes / plain_s / 1e9 if plain_s else 0.0,
+                    of_socket=plain_s / write_s,
                 )
     finally:
         writer.close()
@@ -134,29 +145,44 @@ def _placements(count: int, num_blocks: int) -> list[_Placement]:
     ]
 
 
+def _plain(connector: str, nbytes: int) -> AbstractContextManager[PlainSocket | None]:
+    return plain_socket(nbytes) if connector == "tcp" else nullcontext()
+
+
 def _measure(
-    writer: Connector, peer: PeerId, source: Pool, placement: _Placement, repeats: int
-) -> tuple[float, float]:
-    """Seconds of a handoff and of a plain copy, medians over the repeats after a first one."""
+    writer: Connector,
+    peer: PeerId,
+    source: Pool,
+    placement: _Placement,
+    repeats: int,
+    plain: PlainSocket | None,
+) -> tuple[float, float, float]:
+    """Seconds of a handoff, of a plain copy and of a plain socket (0 without one), medians over the
+    repeats after a first one."""
     layout = source.layout
-    runs = block_runs(placement.sources, placement.targets)
+    wanted = placement.spans(layout)
     nbytes = len(placement.sources) * layout.block_bytes * layout.num_layers
-    writes, copies = [], []
+    writes, copies, sockets = [], [], []
     for _ in range(repeats + 1):
         start = time.perf_counter()
-        layers = writer.writer(peer, runs)
+        layers = writer.writer(peer, wanted)
         for layer in range(layout.num_layers):
             layers.write(layer)
         _drain(writer, layout.num_layers)
         writes.append(time.perf_counter() - start)
         copies.append(source.plain_copy_s(nbytes))
-    return quantile(writes[1:], 0.5), quantile(copies[1:], 0.5)
+        sockets.append(0.0 if plain is None else plain.send_s())
+    return quantile(writes[1:], 0.5), quantile(copies[1:], 0.5), quantile(sockets[1:], 0.5)
 
 
 def _drain(writer: Connector, count: int) -> None:
     ended = 0
     while ended < count:
-        for event in writer.poll():
+        events = writer.poll()
+        if not events:
+            # A connector with threads of its own needs the interpreter, and a core.
+            time.sleep(_POLL_S)
+        for event in events:
             if event.state == "failed":
                 raise UnavailableError(f"a write failed: {event.error}")
             ended += 1

@@ -1,26 +1,50 @@
-"""Open-loop load on an OpenAI-compatible endpoint: requests leave when due, not when answered.
+"""Loads on an OpenAI-compatible endpoint, sent by the lab's client: a record of every request.
 
-TTFT is from the due time of a request to its first token; ITL are the gaps between tokens, as
-seen by the client (brief B7). Prompts are token ids, so that every server computes the same.
+Prompts are token ids, so that every server computes the same. Times between tokens are those of a
+client: an event's gap is shared by its tokens.
 """
 
-import asyncio
-import random
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
-import aiohttp
-import msgspec
+from splitserve.clock import monotonic
+from splitserve.lab.load.arrivals import poisson
+from splitserve.lab.load.client import Labels, LoadClient
+from splitserve.lab.load.corpus.synthetic import Shape, Vocabulary, synthetic
+from splitserve.lab.load.driver import (
+    LEAD_S,
+    ClosedLoop,
+    Patience,
+    Progress,
+    run_closed,
+    run_open,
+)
+from splitserve.lab.load.record import RequestRecord
+from splitserve.lab.load.request import Asking, LoadRequest
+from splitserve.lab.load.schedule import at_offsets, conversations
+from splitserve.lab.load.wire.exchange import Limits
+from splitserve.lab.load.wire.target import resolve
+from splitserve.lab.measure.latency import gaps, token_events, token_gaps
+from splitserve.lab.measure.outcomes import standing
 
-FIRST_ORDINARY_ID: Final = 100
-"""Ids below are often control tokens."""
+_LONG_S: Final = 600.0
+_LIMITS: Final = Limits(connect_s=30.0, first_s=_LONG_S, gap_s=_LONG_S, total_s=2 * _LONG_S)
+_PATIENCE: Final = Patience(drain_s=_LONG_S, late_s=math.inf)
+
+_SAID: Final = 200
+"""Characters of what a server said of its error."""
+
+OnProgress = Callable[[int, int, float], None]
+"""Answers ended, of how many, after how many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """``rate`` in requests per second; arrivals are Poisson over ``duration_s``."""
+    """``rate`` in requests per second; arrivals are Poisson over ``duration_s``. Ids of prompts are
+    below ``vocab_size``."""
 
     rate: float
     duration_s: float
@@ -30,130 +54,70 @@ class LoadPlan:
     seed: int = 0
 
 
-@dataclass(slots=True)
-class Sample:
-    """One request as the client saw it. Times are seconds from the start of the load.
-
-    ``tokens`` holds the arrival time of every token; ``error`` is empty for a whole answer.
-    """
-
-    due: float
-    tokens: list[float] = field(default_factory=list)
-    error: str = ""
-
-    @property
-    def ttft(self) -> float:
-        return self.tokens[0] - self.due
-
-    @property
-    def gaps(self) -> list[float]:
-        return [b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)]
+def requests_of(plan: LoadPlan, count: int) -> list[LoadRequest]:
+    """Greedy, of full length, each different from its first token on: no prefix is shared."""
+    shape = Shape(plan.prompt_tokens, plan.max_tokens)
+    return synthetic("bench", plan.seed, count, shape, Vocabulary(plan.vocab_size))
 
 
-def arrivals(plan: LoadPlan) -> list[float]:
-    """Due times of a Poisson process, the same for the same plan."""
-    stream = random.Random(f"arrivals-{plan.seed}")
-    due, times = stream.expovariate(plan.rate), []
-    while due < plan.duration_s:
-        times.append(due)
-        due += stream.expovariate(plan.rate)
-    return times
-
-
-def prompts(plan: LoadPlan, count: int) -> list[list[int]]:
-    """Random prompts, each different from its first token on: no prefix is shared."""
-    stream = random.Random(f"prompts-{plan.seed}")
-    ids = range(FIRST_ORDINARY_ID, plan.vocab_size)
-    return [[stream.choice(ids) for _ in range(plan.prompt_tokens)] for _ in range(count)]
+@asynccontextmanager
+async def client_of(url: str, model: str) -> AsyncIterator[LoadClient]:
+    """Its clock starts now."""
+    target = await resolve(url)
+    client = LoadClient(target, Asking(model), Labels("bench", "1", monotonic()), _LIMITS)
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 async def run_load(
-    url: str, model: str, plan: LoadPlan, progress: Callable[[int, int, float], None]
-) -> list[Sample]:
-    """Sends the plan's requests and waits for all answers.
+    url: str, model: str, plan: LoadPlan, progress: OnProgress
+) -> list[RequestRecord]:
+    """Sends the plan's requests when they are due and waits for all answers.
 
-    ``progress(finished, total, elapsed_s)`` is called after every answer.
+    ``progress`` is called after every answer.
     """
-    due_times = arrivals(plan)
-    bodies = [
-        completion_body(model, prompt, plan.max_tokens) for prompt in prompts(plan, len(due_times))
-    ]
-    timeout = aiohttp.ClientTimeout(total=plan.duration_s + 600)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        start = time.perf_counter()
-        samples: list[Sample] = []
+    offsets = poisson(plan.rate, plan.duration_s, plan.seed)
+    schedule = at_offsets(requests_of(plan, len(offsets)), [LEAD_S + at for at in offsets])
 
-        async def one(due: float, body: bytes) -> None:
-            await asyncio.sleep(max(0.0, due - (time.perf_counter() - start)))
-            sample = await stream_completion(session, url, body, due, start)
-            samples.append(sample)
-            progress(len(samples), len(due_times), time.perf_counter() - start)
+    def watch(record: RequestRecord, now: Progress) -> None:
+        del record
+        progress(now.ended, len(schedule), now.elapsed_s)
 
-        async with asyncio.TaskGroup() as group:
-            for due, body in zip(due_times, bodies, strict=True):
-                group.create_task(one(due, body))
-    return samples
+    async with client_of(url, model) as client:
+        return await run_open(client, schedule, _PATIENCE, watch)
 
 
-def completion_body(model: str, prompt: Sequence[int], max_tokens: int) -> bytes:
-    """A greedy, streamed, full-length completion of a prompt of token ids."""
-    return msgspec.json.encode(
-        {
-            "model": model,
-            "prompt": prompt,
-            "max_tokens": max_tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "stream": True,
-            "return_token_ids": True,
-        }
-    )
+async def run_streams(
+    url: str, model: str, plan: LoadPlan, streams: int, count: int
+) -> list[RequestRecord]:
+    """``count`` requests by ``streams`` users, each of whom asks again once answered."""
+    talks = conversations(requests_of(plan, count))
+    async with client_of(url, model) as client:
+        loop = ClosedLoop(streams, until_s=math.inf)
+        return await run_closed(client, talks, loop, _PATIENCE, _unheard)
 
 
-async def stream_completion(
-    session: aiohttp.ClientSession,
-    url: str,
-    body: bytes,
-    due: float | None = None,
-    start: float = 0,
-) -> Sample:
-    """Sends one request and notes when its tokens come. Never raises: failures go to ``error``.
-
-    Times count from ``start`` (of ``time.perf_counter``); ``due`` None means now.
-    """
-    if due is None:
-        due = time.perf_counter() - start
-    sample = Sample(due)
-    headers = {"Content-Type": "application/json"}
-    try:
-        async with session.post(f"{url}/v1/completions", data=body, headers=headers) as answer:
-            if answer.status != 200:
-                sample.error = f"{answer.status}: {(await answer.text())[:200]}"
-                return sample
-            finished = await _read(answer, sample, start)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        sample.error = f"{type(error).__name__}: {error}"
-        return sample
-    if not finished and not sample.error:
-        sample.error = "the stream ended without [DONE]"
-    return sample
+def error_of(record: RequestRecord) -> str:
+    """Why this is no whole answer, in one line; empty for one."""
+    if not standing(record).served:
+        status = "" if record.status in (None, 200) else f"{record.status}: "
+        return status + " ".join((record.error or record.outcome).split())[:_SAID]
+    return "" if token_events(record) else "no token came"
 
 
-async def _read(answer: aiohttp.ClientResponse, sample: Sample, start: float) -> bool:
-    """True when the stream ended as it should."""
-    async for line in answer.content:
-        if not line.startswith(b"data:"):
-            continue
-        now = time.perf_counter() - start
-        data = line[5:].strip()
-        if data == b"[DONE]":
-            return True
-        event = msgspec.json.decode(data)
-        if "error" in event:
-            sample.error = str(event["error"].get("message", event["error"]))
-            return False
-        for choice in event.get("choices", ()):
-            count = len(choice.get("token_ids") or ())
-            sample.tokens += [now] * (count or bool(choice.get("text")))
-    return False
+def gaps_of(record: RequestRecord) -> list[float]:
+    """Between tokens, in seconds; between chunks where a server does not count its tokens."""
+    between = token_gaps(record)
+    return (gaps(record) or []) if between is None else between
+
+
+def tokens_of(record: RequestRecord) -> int:
+    """How many came."""
+    return sum(count for _, count in record.events)
+
+
+def _unheard(record: RequestRecord, progress: Progress) -> None:
+    """What is measured was announced; a line per answer would drown it."""
+    del record, progress

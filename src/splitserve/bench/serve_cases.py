@@ -6,11 +6,9 @@ when the last is answered) or ``8192/128@4`` (4 requests per second, Poisson, wh
 ones are answered).
 """
 
-import asyncio
 import re
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -18,15 +16,19 @@ import aiohttp
 
 from splitserve.bench.load import (
     LoadPlan,
-    Sample,
-    completion_body,
-    prompts,
+    client_of,
+    error_of,
+    gaps_of,
+    requests_of,
     run_load,
-    stream_completion,
+    run_streams,
+    tokens_of,
 )
 from splitserve.bench.quantile import quantile
 from splitserve.engine.device import Kind
 from splitserve.errors import ConfigError, UnavailableError
+from splitserve.lab.load.record import RequestRecord
+from splitserve.lab.measure.latency import token_events, ttft_user
 
 OPEN_SECONDS: Final = 30.0
 """How long requests keep coming in a case with a rate."""
@@ -103,19 +105,19 @@ class ClientTimes:
     attained: float
 
 
-def client_times(samples: Sequence[Sample]) -> ClientTimes:
-    whole = [sample for sample in samples if not sample.error and sample.tokens]
-    failed = [sample for sample in samples if sample.error or not sample.tokens]
-    ttfts = [sample.ttft for sample in whole]
-    gaps = [gap for sample in whole for gap in sample.gaps]
-    first_gaps = [sample.gaps[0] for sample in whole if len(sample.tokens) > 1]
-    tokens = sum(len(sample.tokens) for sample in whole)
-    begin = min((sample.due for sample in samples), default=0.0)
-    end = max((sample.tokens[-1] for sample in whole), default=begin)
+def client_times(records: Sequence[RequestRecord]) -> ClientTimes:
+    whole = [record for record in records if not error_of(record)]
+    errors = [error for record in records if (error := error_of(record))]
+    ttfts = [ttft_user(record) for record in whole]
+    gaps = [gap for record in whole for gap in gaps_of(record)]
+    first_gaps = [found[0] for record in whole if (found := gaps_of(record))]
+    tokens = sum(map(tokens_of, whole))
+    begin = min((record.intended_s for record in records), default=0.0)
+    end = max((token_events(record)[-1][0] for record in whole), default=begin)
     return ClientTimes(
-        n=len(samples),
-        errors=len(failed),
-        first_error=(failed[0].error or "no token came") if failed else "",
+        n=len(records),
+        errors=len(errors),
+        first_error=errors[0] if errors else "",
         ttft_p50=_ms(ttfts, 0.5),
         ttft_p90=_ms(ttfts, 0.9),
         ttft_p99=_ms(ttfts, 0.99),
@@ -125,7 +127,7 @@ def client_times(samples: Sequence[Sample]) -> ClientTimes:
         itl_max=_ms(gaps, 1.0),
         first_gap_p50=_ms(first_gaps, 0.5),
         tokens_per_s=round(tokens / (end - begin), 1) if tokens else 0.0,
-        attained=round(sum(map(_attained, whole)) / max(1, len(samples)), 3),
+        attained=round(sum(map(_attained, whole)) / max(1, len(records)), 3),
     )
 
 
@@ -143,7 +145,7 @@ class Served:
 async def find_served(url: str, vocab_size: int, seed: int) -> Served:
     """Asks for the model's name. Raises UnavailableError when nothing answers."""
     try:
-        async with _session() as session, session.get(f"{url}/v1/models") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as answer:
             model = str((await answer.json())["data"][0]["id"])
     except aiohttp.ClientError as error:
         raise UnavailableError(f"nothing answers at {url}: {error}") from error
@@ -154,21 +156,24 @@ async def warm(served: Served, cases: Sequence[Case]) -> None:
     """One request of each length of prompt, one after another. Raises UnavailableError when one
     fails."""
     lengths = {case.prompt_tokens: case for case in cases}
-    async with _session() as session:
+    async with client_of(served.url, served.model) as client:
         for case in lengths.values():
-            (prompt,) = prompts(_plan(served, case, "warm"), 1)
-            body = completion_body(served.model, prompt, WARM_TOKENS)
-            sample = await stream_completion(session, served.url, body)
-            if sample.error:
-                raise UnavailableError(f"{served.url} failed a request to warm up: {sample.error}")
+            plan = replace(_plan(served, case, "warm"), max_tokens=WARM_TOKENS)
+            (request,) = requests_of(plan, 1)
+            error = error_of(await client.send(request, client.now()))
+            if error:
+                raise UnavailableError(f"{served.url} failed a request to warm up: {error}")
 
 
 async def measure_case(served: Served, case: Case) -> ClientTimes:
     """Sends the case's requests and waits for all answers."""
     plan = _plan(served, case, "measured")
     if case.streams:
-        return client_times(await _run_streams(served, case, plan))
-    return client_times(await run_load(served.url, served.model, plan, _unheard))
+        count = max(LEAST_REQUESTS, ROUNDS * case.streams)
+        records = await run_streams(served.url, served.model, plan, case.streams, count)
+    else:
+        records = await run_load(served.url, served.model, plan, _unheard)
+    return client_times(records)
 
 
 def _plan(served: Served, case: Case, use: str) -> LoadPlan:
@@ -183,35 +188,10 @@ def _plan(served: Served, case: Case, use: str) -> LoadPlan:
     )
 
 
-async def _run_streams(served: Served, case: Case, plan: LoadPlan) -> list[Sample]:
-    count = max(LEAST_REQUESTS, ROUNDS * case.streams)
-    bodies = iter(
-        [completion_body(served.model, prompt, case.max_tokens) for prompt in prompts(plan, count)]
-    )
-    samples: list[Sample] = []
-    async with _session() as session:
-        start = time.perf_counter()
-
-        async def stream() -> None:
-            for body in bodies:
-                samples.append(await stream_completion(session, served.url, body, start=start))
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(case.streams):
-                group.create_task(stream())
-    return samples
-
-
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=600)
-    )
-
-
-def _attained(sample: Sample) -> bool:
-    gaps = sample.gaps
+def _attained(record: RequestRecord) -> bool:
+    gaps = gaps_of(record)
     tail = quantile(gaps, 0.99) if len(gaps) >= _TAIL_GAPS else max(gaps, default=0.0)
-    return sample.ttft <= TTFT_TARGET_S and tail <= TAIL_TARGET_S
+    return ttft_user(record) <= TTFT_TARGET_S and tail <= TAIL_TARGET_S
 
 
 def _ms(seconds: Sequence[float], q: float) -> float:

@@ -10,8 +10,9 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from splitserve.bench.load import FIRST_ORDINARY_ID, completion_body
 from splitserve.engine.fake import FakeConfig, fake_tokens
+from splitserve.lab.load.corpus.synthetic import FIRST_ORDINARY_ID
+from splitserve.lab.load.request import Asking, LoadRequest, body_of
 
 SILENCE_S: Final = 10.0
 """A stream that brings nothing for so long hangs."""
@@ -149,7 +150,7 @@ class Client:
 
     async def _answer(self, ask: Ask) -> aiohttp.ClientResponse:
         """Once its head is there, which comes with the first token."""
-        body = completion_body(self._model, ask.prompt, ask.max_tokens)
+        body = body_of(LoadRequest("", ask.prompt, ask.max_tokens), Asking(self._model))
         headers = {"Content-Type": "application/json"}
         patience = self._random.uniform(0, EARLY_S) if ask.leave_after == 0 else SILENCE_S
         async with asyncio.timeout(patience):

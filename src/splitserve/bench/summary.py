@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splitserve.bench.load import Sample
+from splitserve.bench.load import error_of, gaps_of, tokens_of
 from splitserve.bench.quantile import quantile
+from splitserve.lab.load.record import RequestRecord
+from splitserve.lab.measure.latency import ttft_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +25,21 @@ class Summary:
     tokens: int
 
 
-def summarise(samples: Sequence[Sample]) -> Summary:
-    whole = [sample for sample in samples if not sample.error and sample.tokens]
-    failed = [sample for sample in samples if sample.error or not sample.tokens]
-    ttfts = [sample.ttft for sample in whole]
-    gaps = [gap for sample in whole for gap in sample.gaps]
-    first_gaps = [sample.gaps[0] for sample in whole if sample.gaps]
+def summarise(records: Sequence[RequestRecord]) -> Summary:
+    whole = [record for record in records if not error_of(record)]
+    errors = [error for record in records if (error := error_of(record))]
+    ttfts = [ttft_user(record) for record in whole]
+    gaps = [gap for record in whole for gap in gaps_of(record)]
+    first_gaps = [found[0] for record in whole if (found := gaps_of(record))]
     return Summary(
-        requests=len(samples),
-        errors=len(failed),
-        first_error=(failed[0].error or "no token came") if failed else "",
+        requests=len(records),
+        errors=len(errors),
+        first_error=errors[0] if errors else "",
         ttft_p50=quantile(ttfts, 0.5),
         ttft_p99=quantile(ttfts, 0.99),
         itl_p50=quantile(gaps, 0.5),
         itl_p99=quantile(gaps, 0.99),
         first_gap_p50=quantile(first_gaps, 0.5),
         worst_gap=max(gaps, default=float("nan")),
-        tokens=sum(len(sample.tokens) for sample in whole),
+        tokens=sum(map(tokens_of, whole)),
     )

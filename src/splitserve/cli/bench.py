@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from splitserve.cli import options
+from splitserve.cli import lab_extra, options
 from splitserve.cli.errors import help_without_verb
 from splitserve.launch.topology import ModelAsked, WorkerGroup
 from splitserve.loading import load
@@ -218,6 +218,22 @@ def soak(
             model=model, minutes=minutes, streams=streams, seed=seed, as_json=as_json
         )
     )
+
+
+@bench.command(short_help="The lab's own error rates.")
+def lab(
+    studies: Annotated[
+        int, typer.Option(metavar="N", min=20, help="Simulated studies of each kind.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the simulation.")] = 1,
+    as_json: Json = False,
+) -> int:
+    """How often the lab's verdicts are wrong on simulated studies, and how exact its client is.
+
+    Fails where a limit is missed. The client's part needs a machine that does nothing else.
+    """
+    lab_extra.require()
+    return int(load("splitserve.cli.bench_lab:run")(studies=studies, seed=seed, as_json=as_json))
 
 
 @bench.command(short_help="Running servers, side by side.")

@@ -1,4 +1,4 @@
-"""``splitserve demo``: a chat answered by two workers, then what the split costs and brings."""
+"""``splitserve demo``: a chat answered by two workers, what the split costs and brings, a study."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from splitserve.bench.compare import Outcome, Watcher, measure_shapes
 from splitserve.bench.load import LoadPlan
+from splitserve.cli.demo_study import run_study
 from splitserve.cli.pull import RichProgress
 from splitserve.errors import UnavailableError
 from splitserve.modelstore.resolve import resolve
@@ -39,7 +40,8 @@ def run(seconds: float, rate: float) -> int:
     plan, split, whole = asyncio.run(measure_shapes(MODEL, plan, watcher, talk))
     watcher.end()
     show(console, plan, split, whole)
-    return 1 if split.summary.errors or whole.summary.errors else 0
+    failed = 1 if split.summary.errors or whole.summary.errors else 0
+    return run_study(console) or failed
 
 
 class _ConsoleWatcher(Watcher):

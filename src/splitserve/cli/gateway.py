@@ -42,6 +42,7 @@ def gateway(
     state_key_file: options.StateKeyFile = None,
     api_key_file: options.ApiKeyFile = None,
     vllm_api_key_file: options.VllmApiKeyFile = None,
+    enable_per_request_metrics: options.PerRequestMetrics = False,
     reuse_port: options.ReusePort = False,
     secret_file: options.SecretFile = None,
     tls_cert: options.TlsCert = None,
@@ -78,6 +79,7 @@ def gateway(
             state_key_file=state_key_file,
             api_key_file=api_key_file,
             vllm_api_key_file=vllm_api_key_file,
+            enable_per_request_metrics=enable_per_request_metrics,
             reuse_port=reuse_port,
             gate=GateFiles(secret_file, tls_cert, tls_key, tls_ca),
         )

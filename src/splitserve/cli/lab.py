@@ -1,14 +1,13 @@
 """``splitserve lab``: decide by measurement whether to split."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from splitserve.cli import lab_extra
 from splitserve.cli.errors import help_without_verb
-from splitserve.errors import UnavailableError
 from splitserve.loading import load
 
 VERDICTS_HELP = (
@@ -84,10 +83,6 @@ def report(study: Plan, profile: Profile = None, out: Out = None) -> int:
 
 def _needs_extra(verb: str) -> Callable[..., int]:
     """The verb's implementation, imported late: it needs packages that serving does not."""
-    missing = [name for name in ("numpy", "scipy") if find_spec(name) is None]
-    if missing:
-        raise UnavailableError(
-            f"the lab needs {' and '.join(missing)}: pip install splitserve[lab]"
-        )
+    lab_extra.require()
     found: Callable[..., int] = load(f"splitserve.cli.lab_study:{verb}")
     return found

@@ -14,15 +14,20 @@ from splitserve.cli.pull import RichProgress
 from splitserve.errors import ConfigError, UnavailableError
 from splitserve.lab.arms.base import Arm
 from splitserve.lab.arms.opened import opened
+from splitserve.lab.measure.tail import TailRule
 from splitserve.lab.plan.arms import PlannedArm
-from splitserve.lab.plan.phases import check_budget, runs_of
+from splitserve.lab.plan.phases import Cell, check_budget, runs_of
 from splitserve.lab.plan.resolve import Plan, read_plan
 from splitserve.lab.plan.study import DESK, SMOKE
 from splitserve.lab.report.build import report_of
+from splitserve.lab.report.checkout import checkout_commit
 from splitserve.lab.report.source import results_in
 from splitserve.lab.report.write import write_report
 from splitserve.lab.run.conclude import conclude
+from splitserve.lab.run.disk import refused
+from splitserve.lab.run.figures import measures_of
 from splitserve.lab.run.folder import StudyFolder
+from splitserve.lab.run.journal import State, read_entries
 from splitserve.lab.run.preflight import full_preflight
 from splitserve.lab.run.seen import seen_in
 from splitserve.lab.run.sources import source_of
@@ -47,7 +52,10 @@ def run(study: Path, profile: str | None, out: Path | None) -> int:
     """The verdict's exit code."""
     plan = _runnable(study, profile)
     folder = StudyFolder(out or default_folder(plan))
-    folder.create(plan, study)
+    try:
+        folder.create(plan, study)
+    except UnavailableError as error:
+        return _tool_error(error, "nothing was begun")
     return _measure(plan, study, folder)
 
 
@@ -87,23 +95,41 @@ def _measure(plan: Plan, study: Path, folder: StudyFolder) -> int:
         stopped = asyncio.run(_until_done(plan, study, folder))
     except StartFailed as error:
         print(*error.log, sep="\n", file=sys.stderr)
-        return _cannot_go_on(error, again)
+        return _tool_error(error, f"{_kept(plan, folder)}. Go on with: {again}")
     except UnavailableError as error:
-        return _cannot_go_on(error, again)
+        return _tool_error(error, f"{_kept(plan, folder)}. Go on with: {again}")
     if stopped is not None:
-        print(f"stopped; what is complete is kept. Go on with: {again}", file=sys.stderr)
+        print(f"stopped: {_kept(plan, folder)}. Go on with: {again}", file=sys.stderr)
         # 0 would be a verdict.
         return stopped or TOOL_ERROR_EXIT
     return _conclude(plan, study, folder)
 
 
-def _cannot_go_on(error: Exception, again: str) -> int:
+def _tool_error(error: Exception, what_next: str) -> int:
     print(f"error: {error}", file=sys.stderr)
-    print(f"what is complete is kept. Go on with: {again}", file=sys.stderr)
+    print(what_next, file=sys.stderr)
     return TOOL_ERROR_EXIT
 
 
+def _kept(plan: Plan, folder: StudyFolder) -> str:
+    """What of the study is there, for whoever has to go on with it."""
+    newest = {one.number: one.state for one in read_entries(folder.journal_path)}
+    done = sum(state in (State.ACCEPTED, State.SKIPPED) for state in newest.values())
+    return (
+        f"{done} of {len(runs_of(plan))} runs are complete and kept, what was half done counts for "
+        "nothing"
+    )
+
+
 def _conclude(plan: Plan, study: Path, folder: StudyFolder) -> int:
+    try:
+        return _concluded(plan, study, folder)
+    except UnavailableError as error:
+        again = _command("report", plan, study, folder)
+        return _tool_error(error, f"{_kept(plan, folder)}. Go on with: {again}")
+
+
+def _concluded(plan: Plan, study: Path, folder: StudyFolder) -> int:
     evidence, verdict = conclude(plan, folder)
     for line in verdict_lines(verdict):
         print(line)
@@ -114,13 +140,14 @@ def _conclude(plan: Plan, study: Path, folder: StudyFolder) -> int:
         verdict,
         made_at=datetime.now(UTC),
         version=__version__,
+        commit=checkout_commit(),
         commands=(_command("run", plan, study, folder),),
         seen=seen_in(plan, folder),
     )
     try:
         *_, page = write_report(report_of(results), folder.path)
     except OSError as error:
-        raise UnavailableError(f"the report cannot be written: {error}") from error
+        raise refused(folder.path / "report.html", error) from error
     print(f"report: {page}")
     return verdict.exit_code
 
@@ -141,7 +168,7 @@ async def _until_done(plan: Plan, study: Path, folder: StudyFolder) -> int | Non
 
     with RichProgress() as progress:
         source = source_of(plan, studies, progress)
-    with Status(sys.stderr) as status:
+    with _status(plan, folder) as status:
         setting = Setting(folder, source, open_arm, full_preflight, status)
         loop = asyncio.get_running_loop()
         running = asyncio.create_task(run_study(plan, setting))
@@ -151,3 +178,15 @@ async def _until_done(plan: Plan, study: Path, folder: StudyFolder) -> int | Non
         return signals.exit_code
     running.result()
     return None
+
+
+def _status(plan: Plan, folder: StudyFolder) -> Status:
+    budget_s = plan.study.budget.seconds
+
+    def budget_left() -> float:
+        return budget_s - sum(one.seconds for one in read_entries(folder.journal_path))
+
+    def rule_of(cell: Cell) -> TailRule:
+        return measures_of(plan.study, cell).rule
+
+    return Status(sys.stderr, rule_of, budget_left)

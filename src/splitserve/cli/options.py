@@ -246,6 +246,14 @@ VllmApiKeyFile = Annotated[
         show_default="no key",
     ),
 ]
+PerRequestMetrics = Annotated[
+    bool,
+    typer.Option(
+        "--enable-per-request-metrics",
+        help="Tell in each answer where its time went: `metrics` in the body or, where usage was "
+        "asked for, in the last chunk of a stream.",
+    ),
+]
 Gateways = Annotated[
     int,
     typer.Option("--gateways", metavar="N", help="Gateway processes that share the port."),

@@ -156,11 +156,25 @@ class Reservation:
     cached_tokens: int
 
 
+class FirstToken(msgspec.Struct, frozen=True):
+    """Told once of a sequence, with its first token from this engine. Seconds of its clock.
+
+    ``cached_tokens`` of the prompt did not have to be computed; None where the KV came from
+    elsewhere. ``queue_s``: from when the sequence was added until it was scheduled or, where it was
+    reserved, from there until its KV was here. ``first_s``: from there to the token.
+    """
+
+    cached_tokens: int | None
+    queue_s: float
+    first_s: float
+
+
 class SeqOutput(msgspec.Struct, frozen=True):
     """What one step brought for one sequence: exactly one new token.
 
-    ``index`` is its output position. ``finish_reason`` None means it goes on. A pushing sequence
-    always ends with its first token: ``handed_off`` is then True unless the token ended the answer.
+    ``index`` is its output position, ``first`` is told with the first one only. ``finish_reason``
+    None means it goes on. A pushing sequence always ends with its first token: ``handed_off`` is
+    then True unless the token ended the answer.
     """
 
     request_id: RequestId
@@ -169,8 +183,12 @@ class SeqOutput(msgspec.Struct, frozen=True):
     logprob: TokenLogprob | None
     finish_reason: FinishReason | None
     stop_reason: int | None
-    cached_tokens: int | None
+    first: FirstToken | None
     handed_off: bool = False
+
+    @property
+    def cached_tokens(self) -> int | None:
+        return None if self.first is None else self.first.cached_tokens
 
 
 @dataclass(frozen=True, slots=True)

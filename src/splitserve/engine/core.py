@@ -71,7 +71,7 @@ class EngineCore:
         layout = self._info.layout
         self._block_size = layout.block_size
         self._pool = BlockPool(layout.num_blocks)
-        self._scheduler = Scheduler(config, self._pool, layout.block_size)
+        self._scheduler = Scheduler(config, self._pool, layout.block_size, clock)
         self._sequences: dict[RequestId, Seq] = {}
         self._granted: dict[HandoffId, _Granted] = {}
         self._exports: dict[RequestId, list[int]] = {}
@@ -113,7 +113,7 @@ class EngineCore:
                 status=409,
                 code="duplicate_request",
             )
-        seq = new_seq(request, self._info, self._next_arrival(), emitted=emitted, push=push)
+        seq = new_seq(request, self._info, *self._next_arrival(), emitted=emitted, push=push)
         self._sequences[request_id] = seq
         self._scheduler.submit(seq)
 
@@ -135,9 +135,9 @@ class EngineCore:
         if structured is not None:
             self._grammars.check(structured)
 
-    def _next_arrival(self) -> int:
+    def _next_arrival(self) -> tuple[int, float]:
         self._arrivals += 1
-        return self._arrivals
+        return self._arrivals, self._clock()
 
     # Handoffs
 
@@ -163,7 +163,7 @@ class EngineCore:
         self, handoff: HandoffId, request: GenerateRequest, writer: WorkerId
     ) -> Reservation | None:
         scheduler = self._scheduler
-        seq = new_seq(request, self._info, self._next_arrival())
+        seq = new_seq(request, self._info, *self._next_arrival())
         shared = scheduler.cached_prefix(seq, seq.prompt_len // self._block_size)
         # One position more than the prompt: the first step here computes the first token.
         positions = min(seq.prompt_len + 1, seq.max_len - 1)
@@ -311,7 +311,7 @@ class EngineCore:
         for chunk in launch.chunks:
             self._computed(chunk)
         return [
-            self._take_token(chunk, sample)
+            self._take_token(chunk, sample, brought)
             for chunk, sample in zip(launch.sampling, sampled, strict=True)
             if not chunk.seq.is_over
         ]
@@ -340,7 +340,7 @@ class EngineCore:
         if seq.is_over and not seq.open_launches:
             self._pool.free(seq.blocks)
 
-    def _take_token(self, chunk: Chunk, sample: Sampled) -> SeqOutput:
+    def _take_token(self, chunk: Chunk, sample: Sampled, brought: float) -> SeqOutput:
         """The token takes its place, where another launch may have it PENDING."""
         seq, _, end = chunk
         seq.tokens[end : end + 1] = (sample.token_id,)
@@ -349,7 +349,6 @@ class EngineCore:
         finish, stop_reason = seq.ending(end + 1)
         if finish is not None or seq.push:
             self._end(seq)
-        cached, seq.cached_tokens = seq.cached_tokens, None
         return SeqOutput(
             request_id=seq.request_id,
             index=end - seq.prompt_len,
@@ -357,7 +356,7 @@ class EngineCore:
             logprob=sample.logprob,
             finish_reason=finish,
             stop_reason=stop_reason,
-            cached_tokens=cached,
+            first=seq.first_token(brought) if seq.unheard else None,
             handed_off=seq.push and finish is None,
         )
 

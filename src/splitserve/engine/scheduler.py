@@ -28,6 +28,7 @@ from heapq import merge
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from splitserve.clock import Clock, monotonic
 from splitserve.engine.config import SchedulerConfig
 from splitserve.engine.kv.blocks import BlockPool
 from splitserve.engine.kv.prefix import BlockHasher
@@ -48,7 +49,13 @@ class Chunk(NamedTuple):
 class Scheduler:
     """Queues of one engine. Holds blocks of ``pool`` for the sequences that run."""
 
-    def __init__(self, config: SchedulerConfig, pool: BlockPool, block_size: int) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        pool: BlockPool,
+        block_size: int,
+        clock: Clock = monotonic,
+    ) -> None:
         if config.max_num_batched_tokens <= block_size:
             raise ConfigError(
                 f"max_num_batched_tokens is {config.max_num_batched_tokens}; it must be larger "
@@ -61,6 +68,7 @@ class Scheduler:
         self._budget = config.max_num_batched_tokens
         self._max_num_seqs = config.max_num_seqs
         self._hasher = BlockHasher(block_size) if config.enable_prefix_caching else None
+        self._clock = clock
         self._step = 0
         self.running: list[Seq] = []
         self.waiting: list[Seq] = []
@@ -77,6 +85,8 @@ class Scheduler:
     def join(self, seq: Seq) -> None:
         """Runs a sequence that has its blocks and KV already (its grant held the place)."""
         seq.is_running = True
+        if seq.scheduled_at is None:
+            seq.scheduled_at = self._clock()
         insort(self.running, seq, key=_ORDER)
 
     def leave(self, seq: Seq) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from splitserve.engine.api import ModelInfo
+from splitserve.engine.api import FirstToken, ModelInfo
 from splitserve.engine.grammar.matcher import Matcher
 from splitserve.engine.kv.prefix import root_digest
 from splitserve.errors import CallerError
@@ -51,6 +51,12 @@ class Seq:
     """Blocks already offered to the prefix cache, or taken from it."""
     num_pushed: int = 0
     """Blocks already given to a sink (pushing sequences)."""
+    queued_at: float = 0.0
+    """When it came, or was granted its blocks: the engine's clock."""
+    scheduled_at: float | None = None
+    """When it first ran: its prompt, or what follows KV that came from elsewhere."""
+    unheard: bool = True
+    """Whether no token of it has come out here yet."""
     last_step: int = 0
     open_launches: int = 0
     """Launches not collected yet that write into ``blocks``: only without any may they be freed."""
@@ -59,7 +65,7 @@ class Seq:
     sampled_row: int = 0
     """Number of its row among the sampled ones of the launch that chooses its newest token."""
     cached_tokens: int | None = None
-    """Prompt tokens found in the prefix cache at the first scheduling; None once reported."""
+    """Prompt tokens found in the prefix cache at the first scheduling."""
     matcher: Matcher | None = None
     """Holds a constrained answer to its grammar, from the first time a token is chosen here."""
 
@@ -67,6 +73,12 @@ class Seq:
     def remaining(self) -> int:
         """Tokens without KV."""
         return len(self.tokens) - self.num_computed
+
+    def first_token(self, now: float) -> FirstToken:
+        """What is told of the token that just came out, the first one here."""
+        self.unheard = False
+        scheduled = now if self.scheduled_at is None else self.scheduled_at
+        return FirstToken(self.cached_tokens, scheduled - self.queued_at, now - scheduled)
 
     def forget_kv(self) -> None:
         """Back to the start: everything is to be computed again, nothing sampled again."""
@@ -97,11 +109,13 @@ def new_seq(
     request: GenerateRequest,
     info: ModelInfo,
     arrival: int,
+    now: float = 0.0,
     *,
     emitted: Sequence[int] = (),
     push: bool = False,
 ) -> Seq:
-    """The state in which a checked request starts; ``arrival`` counts an engine's requests."""
+    """The state in which a checked request starts; ``arrival`` counts an engine's requests, ``now``
+    is when it came."""
     params = request.sampling
     prompt_len = len(request.token_ids)
     stops: dict[int, int | None] = {token: token for token in params.stop_token_ids}
@@ -120,6 +134,7 @@ def new_seq(
         runs_ahead=not (push or params.needs_history or params.structured_outputs is not None),
         push=push,
         root=root_digest({"salt": request.cache_salt}),
+        queued_at=now,
     )
 
 

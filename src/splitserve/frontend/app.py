@@ -27,7 +27,7 @@ from splitserve.frontend.scale_out.generate import TOKENS
 from splitserve.frontend.scale_out.openapi import openapi_route
 from splitserve.frontend.scale_out.routes import scale_out_routes, tokenize_routes
 from splitserve.frontend.scale_out.tier import TextTier
-from splitserve.protocol.generate import Generator
+from splitserve.protocol.generator import Generator
 
 
 def create_app(

@@ -11,37 +11,41 @@ from splitserve.errors import PeerError
 from splitserve.frontend.derender.pipeline import Derenderer
 from splitserve.frontend.forms import Emit
 from splitserve.frontend.measures import FrontendMetrics
-from splitserve.protocol.generate import GenerateRequest, Generator
+from splitserve.protocol.course import Course
+from splitserve.protocol.generate import GenerateRequest
+from splitserve.protocol.generator import Generator
 
 Write = Callable[[bytes], Awaitable[None]]
 
 
 class Pace:
-    """Times one choice's chunks. ``started`` is the request's arrival."""
+    """Times one choice's chunks. ``started`` is the request's arrival; ``last`` is when the newest
+    chunk came, on the same clock."""
 
-    __slots__ = ("_clock", "_gaps", "_last", "_times")
+    __slots__ = ("_clock", "_gaps", "_times", "last")
 
     def __init__(self, metrics: FrontendMetrics, clock: Clock, started: float) -> None:
         self._clock = clock
-        self._last = started
+        self.last = started
         self._times = metrics.ttft
         self._gaps = metrics.itl
 
     def chunk(self) -> None:
         now = self._clock()
-        self._times.observe(now - self._last)
-        self._last = now
+        self._times.observe(now - self.last)
+        self.last = now
         self._times = self._gaps
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a request's answers, while it is made."""
+    """One of a request's answers, while it is made. ``course`` None: nobody asks for it."""
 
     request: GenerateRequest
     derenderer: Derenderer
     pace: Pace
     emit: Emit
+    course: Course | None = None
 
 
 async def run_choice(generator: Generator, choice: Choice, write: Write) -> None:
@@ -52,7 +56,7 @@ async def run_choice(generator: Generator, choice: Choice, write: Write) -> None
     answer has no end.
     """
     derenderer, pace, emit = choice.derenderer, choice.pace, choice.emit
-    chunks = generator.generate(choice.request)
+    chunks = generator.generate(choice.request, choice.course)
     events = b""
     async with aclosing(chunks):
         async for chunk in chunks:

@@ -17,6 +17,9 @@ from splitserve.frontend.tokenizer import Tokenizer
 Counts = dict[str, Any]
 """OpenAI's ``usage`` of a chat."""
 
+Metrics = dict[str, Any]
+"""``metrics`` as vLLM calls it: where the time of one request went."""
+
 Emit = Callable[[Delta], bytes]
 """Takes a delta in; gives the bytes to send for it, if any."""
 
@@ -34,10 +37,10 @@ class Writer(Protocol):
 @dataclass(frozen=True, slots=True)
 class Page:
     """``emits`` holds one entry a choice; ``close`` gives the last bytes of a stream, or the whole
-    body of an answer that is no stream."""
+    body of an answer that is no stream. Forms that have no place for metrics leave them out."""
 
     emits: Sequence[Emit]
-    close: Callable[[Counts], bytes]
+    close: Callable[[Counts, Metrics | None], bytes]
 
 
 NewPage = Callable[[Tokenizer, Head, Job], Page]
@@ -57,8 +60,8 @@ def _streamed(kind: str, writer: Callable[..., Writer]) -> NewPage:
     """Server-sent events as chat and completions have them."""
 
     def page(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
-        def close(counts: Counts) -> bytes:
-            return (head.usage_event(kind, counts) if job.include_usage else b"") + DONE
+        def close(counts: Counts, metrics: Metrics | None) -> bytes:
+            return (head.usage_event(kind, counts, metrics) if job.include_usage else b"") + DONE
 
         writers = [
             writer(tokenizer, head, number, job.shown_ids(number), _running(job, number))
@@ -77,19 +80,19 @@ def _running(job: Job, number: int) -> RunningUsage | None:
 
 def _folded(
     choice: Callable[[Tokenizer, int, Answer, TokenIds | None], dict[str, Any]],
-    body: Callable[[Head, Sequence[dict[str, Any]], Counts], bytes],
+    body: Callable[[Head, Sequence[dict[str, Any]], Counts, Metrics | None], bytes],
 ) -> NewPage:
     """The whole answer: the same deltas, folded."""
 
     def page(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
         answers = [Answer() for _ in job.sampling]
 
-        def close(counts: Counts) -> bytes:
+        def close(counts: Counts, metrics: Metrics | None) -> bytes:
             choices = [
                 choice(tokenizer, number, answer, job.shown_ids(number))
                 for number, answer in enumerate(answers)
             ]
-            return body(head, choices, counts)
+            return body(head, choices, counts, metrics)
 
         return Page([_folding(answer) for answer in answers], close)
 
@@ -106,7 +109,7 @@ def _folding(answer: Answer) -> Emit:
 
 def _streamed_response(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
     writer = ResponseStream(tokenizer, head, job.repeated)
-    return Page([writer.write], writer.close)
+    return Page([writer.write], lambda counts, _: writer.close(counts))
 
 
 def _whole_response(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
@@ -116,7 +119,7 @@ def _whole_response(tokenizer: Tokenizer, head: Head, job: Job) -> Page:
         writer.write(delta)
         return b""
 
-    return Page([emit], writer.body)
+    return Page([emit], lambda counts, _: writer.body(counts))
 
 
 CHAT: Final = Form(

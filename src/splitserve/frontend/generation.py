@@ -30,14 +30,16 @@ from splitserve.frontend.derender.head import Head
 from splitserve.frontend.derender.pipeline import Derenderer
 from splitserve.frontend.disconnect import until_disconnect
 from splitserve.frontend.failures import failure_of
-from splitserve.frontend.forms import Emit, Form
+from splitserve.frontend.forms import Emit, Form, Metrics
 from splitserve.frontend.measures import FrontendMetrics, Outcome
 from splitserve.frontend.model import ServedModel
 from splitserve.frontend.render.job import Job
 from splitserve.frontend.render.pipeline import Renderer
 from splitserve.frontend.request_id import HEADER, LiveIds, asked_id
+from splitserve.frontend.request_metrics import request_metrics
 from splitserve.frontend.sse import Response
-from splitserve.protocol.generate import Generator
+from splitserve.protocol.course import Course
+from splitserve.protocol.generator import Generator
 
 _log: Final = logging.getLogger(__name__)
 
@@ -103,11 +105,11 @@ class GenerationEndpoint:
         choices = self._choices(job, arrival, page.emits)
         generator = self._service.generator
         await run_together([run_choice(generator, choice, response.write) for choice in choices])
-        counts = _usage(job, choices)
+        last = page.close(_usage(job, choices), _metrics(arrival, choices))
         if job.stream:
-            await response.end(page.close(counts))
+            await response.end(last)
         else:
-            await response.whole(200, page.close(counts), [])
+            await response.whole(200, last, [])
 
     async def _render(self, body: bytes) -> Job:
         if len(body) <= self._service.config.inline_bytes:
@@ -119,6 +121,7 @@ class GenerationEndpoint:
 
     def _choices(self, job: Job, arrival: _Arrival, emits: Sequence[Emit]) -> list[Choice]:
         service = self._service
+        told = service.config.enable_per_request_metrics and len(emits) == 1
         return [
             Choice(
                 request,
@@ -130,6 +133,7 @@ class GenerationEndpoint:
                 ),
                 Pace(service.metrics, service.clock, arrival.at),
                 emit,
+                Course() if told else None,
             )
             for number, (request, emit) in enumerate(
                 zip(job.requests(arrival.answer_id, arrival.owner), emits, strict=True)
@@ -144,6 +148,14 @@ def _usage(job: Job, choices: Sequence[Choice]) -> dict[str, Any]:
         sum(choice.derenderer.tokens for choice in choices),
         [choice.derenderer.cached_tokens for choice in choices[:: job.n]],
     )
+
+
+def _metrics(arrival: _Arrival, choices: Sequence[Choice]) -> Metrics | None:
+    """None where nobody asks for it, or for several answers: their times are not one request's."""
+    choice = choices[0]
+    if choice.course is None:
+        return None
+    return request_metrics(choice.course, arrival.at, choice.pace.last, choice.derenderer.tokens)
 
 
 async def _report(response: Response, error: Exception, answer_id: str) -> Outcome:

@@ -87,7 +87,8 @@ class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``port`` 0 takes a free one. ``request_timeout_s`` is a request's whole time. Parsers read
     the answers of chats: ``auto`` takes those that the model's chat template asks for.
     ``processes`` share one port, which then has to be named. ``vllm_api_key_file`` holds the key
-    that vLLM instances ask for."""
+    that vLLM instances ask for. ``enable_per_request_metrics``: answers tell where their time
+    went."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -100,6 +101,7 @@ class GatewayAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key_file: str | None = None
     processes: int = 1
     vllm_api_key_file: str | None = None
+    enable_per_request_metrics: bool = False
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,7 +6,9 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from splitserve.ids import RequestId
-from splitserve.protocol.generate import GenerateRequest, Generator, TokenChunk
+from splitserve.protocol.course import Course
+from splitserve.protocol.generate import GenerateRequest, TokenChunk
+from splitserve.protocol.generator import Generator
 
 
 class NamedApart:
@@ -19,6 +21,8 @@ class NamedApart:
         self._generator = generator
         self._word = secrets.token_hex(4)
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenChunk, None]:
+    def generate(
+        self, request: GenerateRequest, course: Course | None = None
+    ) -> AsyncGenerator[TokenChunk, None]:
         name = RequestId(f"{request.request_id}@{self._word}")
-        return self._generator.generate(msgspec.structs.replace(request, request_id=name))
+        return self._generator.generate(msgspec.structs.replace(request, request_id=name), course)

@@ -13,7 +13,8 @@ class GatewayConfig:
     ``workers`` are addresses (``unix:/path``, ``tcp:host:port`` or ``vllm+http://host:port?...``);
     the gateway learns names and roles from native workers themselves and waits for those that are
     not there yet. ``vllm_api_key_file`` holds the key that vLLM instances ask for. ``port`` 0 takes
-    a free one. ``gate`` is how workers behind TCP are reached.
+    a free one. ``gate`` is how workers behind TCP are reached. ``enable_per_request_metrics``:
+    answers tell where their time went.
     """
 
     model: str
@@ -31,4 +32,5 @@ class GatewayConfig:
     api_key_file: Path | None = None
     vllm_api_key_file: Path | None = None
     reuse_port: bool = False
+    enable_per_request_metrics: bool = False
     gate: GateFiles = field(default_factory=GateFiles)

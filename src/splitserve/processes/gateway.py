@@ -43,7 +43,8 @@ def run(config: GatewayConfig, status: StatusPipe) -> int:
             tool_call_parser=config.tool_call_parser,
             reasoning_parser=config.reasoning_parser,
         )
-        tier = new_tier(folder, model, FrontendConfig(), config.state_key_file)
+        limits = FrontendConfig(enable_per_request_metrics=config.enable_per_request_metrics)
+        tier = new_tier(folder, model, limits, config.state_key_file)
         gate = Gate.load(config.gate, os.environ)
         access = KeyRing.load(config.api_key_file, os.environ)
         vllm = vllm_workers(config.workers, vllm_api_key(config.vllm_api_key_file, os.environ))

@@ -68,10 +68,31 @@ class Abort(msgspec.Struct, frozen=True, tag=True):
     request_id: RequestId
 
 
-class StepTokens(msgspec.Struct, frozen=True, tag=True):
-    """Worker to gateway: everything one engine step brought for this gateway, in one frame."""
+class Began(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker tells once of a request: how long its first token there took, in seconds of the
+    worker's own clock. None for what it does not know.
+
+    ``queue_s``: from when it was given the request until it began with it or, where the KV came
+    from elsewhere, from its grant until the KV was there. ``first_s``: from there to the token.
+    ``call_s``: where a worker behind HTTP speaks through the gateway, from the request sent to its
+    first token, on the gateway's clock.
+    """
+
+    request_id: RequestId
+    queue_s: float | None = None
+    first_s: float | None = None
+    call_s: float | None = None
+
+
+class StepTokens(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Worker to gateway: everything one engine step brought for this gateway, in one frame.
+
+    ``began`` tells of requests whose first token here is among them; where a worker learns it late,
+    it comes with the last.
+    """
 
     chunks: tuple[TokenChunk, ...]
+    began: tuple[Began, ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):

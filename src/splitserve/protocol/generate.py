@@ -1,7 +1,6 @@
 """Token ids in, token ids out: the border between text work and everything behind it."""
 
-from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -60,16 +59,3 @@ class TokenChunk(msgspec.Struct, frozen=True, array_like=True):
     stop_reason: int | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None
     cached_tokens: int | None = None
-
-
-class Generator(Protocol):
-    """What the frontend needs of everything behind it. The router implements it."""
-
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenChunk, None]:
-        """Yields chunks in order, the last with a finish_reason.
-
-        Closing it early (``aclose``) aborts the request everywhere. Raises CallerError (the engine
-        refused the request), OverloadError (no room) or PeerError (failed and could not be saved);
-        after the first chunk only PeerError.
-        """
-        ...

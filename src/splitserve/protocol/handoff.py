@@ -77,12 +77,15 @@ class Prefill(msgspec.Struct, frozen=True, tag=True):
     lease_s: float
 
 
-class PrefillDone(msgspec.Struct, frozen=True, tag=True):
+class PrefillDone(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Prefill to gateway, after KVReady was sent (or was not needed: the first token ended it).
 
     Intervals in seconds, measured in the prefill worker: ``queue_s`` until the first chunk ran,
     ``prefill_s`` from there to the first token, ``exposed_s`` from the first token to the last
     byte in place, which the client sees in the gap after its first token.
+
+    ``until_token``: nobody told of the last byte, ``exposed_s`` ends with decode's first token.
+    ``first_waited``: the client's first token waited for the KV too.
     """
 
     request_id: RequestId
@@ -91,6 +94,8 @@ class PrefillDone(msgspec.Struct, frozen=True, tag=True):
     queue_s: float
     prefill_s: float
     exposed_s: float
+    until_token: bool = False
+    first_waited: bool = False
 
 
 class KVReady(msgspec.Struct, frozen=True, tag=True):

@@ -8,6 +8,9 @@ class KVLayout(msgspec.Struct, frozen=True):
 
     HND: a range of heads is contiguous within a block, so unequal tensor parallelism is a few
     copies. Sizes in bytes.
+
+    The pool holds ``num_kv_heads`` of the model's ``total_kv_heads``, from ``first_kv_head`` on;
+    a total of 0 says that it holds all of them.
     """
 
     dtype: str
@@ -17,6 +20,18 @@ class KVLayout(msgspec.Struct, frozen=True):
     block_size: int
     num_blocks: int
     itemsize: int
+    first_kv_head: int = 0
+    total_kv_heads: int = 0
+
+    @property
+    def model_kv_heads(self) -> int:
+        """KV heads of the whole model."""
+        return self.total_kv_heads or self.num_kv_heads
+
+    @property
+    def kv_heads(self) -> range:
+        """Which of the model's KV heads this pool holds."""
+        return range(self.first_kv_head, self.first_kv_head + self.num_kv_heads)
 
     @property
     def block_bytes(self) -> int:
@@ -33,7 +48,7 @@ class KVLayout(msgspec.Struct, frozen=True):
 
     @property
     def token_bytes(self) -> int:
-        """KV bytes of one token over all layers (brief A2)."""
+        """KV bytes of one token over all layers (brief A2), of this pool's heads."""
         return self.block_bytes // self.block_size * self.num_layers
 
     def with_blocks(self, count: int) -> "KVLayout":

@@ -17,7 +17,7 @@ class Colocated:
         self._port = port
         self._owners = owners
 
-    def submit(self, conn: ConnId, message: Submit) -> None:
+    def submit(self, conn: ConnId, message: Submit, waited_s: float) -> None:
         request = message.request
         if request.request_id in self._owners:
             self._port.send(
@@ -30,7 +30,7 @@ class Colocated:
             code = refusal_code(error)
             self._port.send(conn, Failed(request.request_id, code, error.message, error.param))
             return
-        self._owners.add(request.request_id, conn, "colocated")
+        self._owners.add(request.request_id, conn, "colocated", waited_s)
 
     def abort(self, request_id: RequestId) -> None:
         self._engine.abort(request_id)

@@ -30,8 +30,11 @@ device computes while the next is not due yet."""
 
 @dataclass(frozen=True, slots=True)
 class Received:
+    """``at``: when it came, on the clock of the thread that takes it in."""
+
     conn: ConnId
     message: Message
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +201,8 @@ class EngineThread:
 
     def _dispatch(self, item: Incoming) -> None:
         match item:
-            case Received(conn, message):
-                self._worker.handle(conn, message)
+            case Received(conn, message, at):
+                self._worker.handle(conn, message, self._clock() - at)
             case LinkOpened(conn):
                 self._worker.link_opened(conn)
             case ConnectionLost(conn):

@@ -11,8 +11,11 @@ RoleName = Literal["colocated", "prefill", "decode"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
+    """``waited_s``: how long the request lay in front of this worker's engine, unread."""
+
     conn: ConnId
     role: RoleName
+    waited_s: float = 0.0
 
 
 class Owners:
@@ -27,8 +30,10 @@ class Owners:
     def __contains__(self, request_id: RequestId) -> bool:
         return request_id in self._by_request
 
-    def add(self, request_id: RequestId, conn: ConnId, role: RoleName) -> None:
-        self._by_request[request_id] = Owner(conn, role)
+    def add(
+        self, request_id: RequestId, conn: ConnId, role: RoleName, waited_s: float = 0.0
+    ) -> None:
+        self._by_request[request_id] = Owner(conn, role, waited_s)
 
     def get(self, request_id: RequestId) -> Owner | None:
         return self._by_request.get(request_id)

@@ -93,12 +93,12 @@ class PrefillRole:
                 found.setdefault(handoff.worker, []).append(handoff.handoff)
         return {worker: tuple(handoffs) for worker, handoffs in found.items()}
 
-    def prefill(self, conn: ConnId, message: Prefill) -> None:
-        refusal = self._start(conn, message)
+    def prefill(self, conn: ConnId, message: Prefill, waited_s: float) -> None:
+        refusal = self._start(conn, message, waited_s)
         if refusal is not None:
             self._port.send(conn, refusal)
 
-    def _start(self, conn: ConnId, message: Prefill) -> Refuse | None:
+    def _start(self, conn: ConnId, message: Prefill, waited_s: float) -> Refuse | None:
         target, request = message.target, message.request
         handoff = target.handoff
         if handoff in self._tombstones:
@@ -118,7 +118,7 @@ class PrefillRole:
         )
         self._by_request[request.request_id] = record
         self._by_handoff[handoff] = record
-        self._owners.add(request.request_id, conn, "prefill")
+        self._owners.add(request.request_id, conn, "prefill", waited_s)
         return None
 
     def begin(self, spans: Sequence[PushSpan]) -> None:

@@ -9,16 +9,19 @@ from dataclasses import dataclass, field
 from splitserve.engine.api import PushSpan
 from splitserve.ids import RequestId
 from splitserve.protocol.handoff import GrantTarget
+from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.base import Connector, LayerWriter, PeerId, TransferId
-from splitserve.transfer.plan import BlockRun, block_runs
+from splitserve.transfer.plan import Span, spans
 
 
 @dataclass(slots=True)
 class Push:
-    """One request's push. ``error`` is set by the first failed write."""
+    """One request's push. ``layouts`` are ours and the peer's; ``error`` is set by the first
+    failed write."""
 
     peer: PeerId
     target: GrantTarget
+    layouts: tuple[KVLayout, KVLayout]
     open_transfers: set[TransferId] = field(default_factory=set)
     kv_bytes: int = 0
     error: str = ""
@@ -34,7 +37,8 @@ class Pusher:
         self._step: list[tuple[RequestId, Push, LayerWriter]] = []
 
     def open(self, request_id: RequestId, peer: PeerId, target: GrantTarget) -> None:
-        self._pushes[request_id] = Push(peer, target)
+        """``peer`` must be connected."""
+        self._pushes[request_id] = Push(peer, target, self._connector.layouts(peer))
 
     def get(self, request_id: RequestId) -> Push | None:
         return self._pushes.get(request_id)
@@ -51,9 +55,9 @@ class Pusher:
         for span in spans:
             push = self._pushes.get(span.request_id)
             if push is not None:
-                runs = wanted_runs(span, push.target)
-                if runs:
-                    writer = self._connector.writer(push.peer, runs)
+                wanted = wanted_spans(span, push.target, *push.layouts)
+                if wanted:
+                    writer = self._connector.writer(push.peer, wanted)
                     self._step.append((span.request_id, push, writer))
 
     def on_layer(self, layer: int) -> None:
@@ -75,15 +79,16 @@ class Pusher:
                 push.error = push.error or event.error
 
 
-def wanted_runs(span: PushSpan, target: GrantTarget) -> list[BlockRun]:
-    """The span's blocks that the target lacks, paired with where they go.
+def wanted_spans(
+    span: PushSpan, target: GrantTarget, ours: KVLayout, theirs: KVLayout
+) -> list[Span]:
+    """What of the span's blocks the target lacks, and where it goes.
 
-    Blocks before ``skip_blocks`` lie in the target's prefix cache and must not be written.
+    Blocks before ``skip_blocks`` lie in the target's prefix cache and must not be written. Blocks
+    of the span are counted in our block size, those of the target in its own.
     """
-    start = max(span.first, target.skip_blocks)
-    stop = min(span.first + len(span.blocks), target.skip_blocks + len(target.blocks))
-    if start >= stop:
-        return []
-    sources = span.blocks[start - span.first : stop - span.first]
-    targets = target.blocks[start - target.skip_blocks : stop - target.skip_blocks]
-    return block_runs(sources, targets)
+    first, last = span.first, span.first + len(span.blocks)
+    skip, end = target.skip_blocks, target.skip_blocks + len(target.blocks)
+    start = max(first * ours.block_size, skip * theirs.block_size)
+    stop = min(last * ours.block_size, end * theirs.block_size)
+    return spans(ours, theirs, range(start, stop), span.blocks, target.blocks, first, skip)

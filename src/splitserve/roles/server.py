@@ -134,15 +134,15 @@ class WorkerServer:
         self._connections[self._conn_of[connection]] = connection
 
     def received(self, connection: Connection, messages: list[Message]) -> None:
-        conn = self._conn_of[connection]
+        conn, now = self._conn_of[connection], self._clock()
         if conn in self._opened:
-            self._opened[conn] = self._clock()
+            self._opened[conn] = now
         for message in messages:
             if isinstance(message, Hello):
                 self._gateways.add(conn)
             elif isinstance(message, Attach):
                 self._attached.add(conn)
-            self._engine.post(Received(conn, message))
+            self._engine.post(Received(conn, message, now))
 
     def lost(self, connection: Connection, reason: str) -> None:
         conn = self._conn_of.pop(connection)

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from splitserve.clock import Clock
-from splitserve.engine.api import Engine, SeqFailure, SeqOutput
+from splitserve.engine.api import Engine, FirstToken, SeqFailure, SeqOutput
 from splitserve.ids import HandoffId, Incarnation, RequestId, WorkerId
 from splitserve.protocol.codec import Message
 from splitserve.protocol.control import (
     Abort,
+    Began,
     Drain,
     Failed,
     Hello,
@@ -105,15 +106,15 @@ class Worker:
         pusher = Pusher(connector)
         self._prefill = PrefillRole(engine, port, self._owners, self._links, pusher, clock)
 
-    def handle(self, conn: ConnId, message: Message) -> None:
-        """One message from outside."""
+    def handle(self, conn: ConnId, message: Message, waited_s: float = 0.0) -> None:
+        """One message from outside, which came ``waited_s`` ago."""
         match message:
             case Submit():
-                self._submit(conn, message)
+                self._submit(conn, message, waited_s)
             case Reserve():
                 self._reserve(conn, message)
             case Prefill():
-                self._start_prefill(conn, message)
+                self._start_prefill(conn, message, waited_s)
             case Abort():
                 self._abort(conn, message.request_id)
             case Hello():
@@ -182,17 +183,21 @@ class Worker:
         outputs = self._engine.step(self._prefill)
         self._pace.stepped(self._engine.last_step())
         chunks: dict[ConnId, list[TokenChunk]] = {}
+        began: dict[ConnId, list[Began]] = {}
         for output in outputs:
             owner = self._owners.get(output.request_id)
             if owner is None:
                 continue
             chunks.setdefault(owner.conn, []).append(_chunk(output))
+            if output.first is not None:
+                told = _began(output.request_id, output.first, owner.waited_s)
+                began.setdefault(owner.conn, []).append(told)
             if owner.role == "prefill":
                 self._prefill.on_output(output)
             elif output.finish_reason is not None:
                 self._owners.drop(output.request_id)
         for conn, ready in chunks.items():
-            self._port.send(conn, StepTokens(tuple(ready)))
+            self._port.send(conn, StepTokens(tuple(ready), tuple(began.get(conn, ()))))
         for failure in self._engine.failures():
             self._fail(failure)
         self._prefill.settle()
@@ -288,13 +293,13 @@ class Worker:
             self._role.role,
         )
 
-    def _submit(self, conn: ConnId, message: Submit) -> None:
+    def _submit(self, conn: ConnId, message: Submit, waited_s: float) -> None:
         if self._departure.begun:
             self._port.send(
                 conn, Failed(message.request.request_id, "draining", "the worker is leaving")
             )
             return
-        self._colocated.submit(conn, message)
+        self._colocated.submit(conn, message, waited_s)
 
     def _reserve(self, conn: ConnId, message: Reserve) -> None:
         if self._departure.begun:
@@ -304,13 +309,13 @@ class Worker:
             return
         self._decode.reserve(conn, message)
 
-    def _start_prefill(self, conn: ConnId, message: Prefill) -> None:
+    def _start_prefill(self, conn: ConnId, message: Prefill, waited_s: float) -> None:
         if self._departure.begun:
             self._port.send(
                 conn, Refuse(message.target.handoff, "draining", "the worker is leaving", True)
             )
             return
-        self._prefill.prefill(conn, message)
+        self._prefill.prefill(conn, message, waited_s)
 
     def _abort(self, conn: ConnId, request_id: RequestId) -> None:
         owner = self._owners.get(request_id)
@@ -352,5 +357,9 @@ def _chunk(output: SeqOutput) -> TokenChunk:
         output.finish_reason,
         output.stop_reason,
         None if output.logprob is None else (output.logprob,),
-        output.cached_tokens,
+        None if output.first is None else output.first.cached_tokens,
     )
+
+
+def _began(request_id: RequestId, first: FirstToken, waited_s: float) -> Began:
+    return Began(request_id, waited_s + first.queue_s, first.first_s)

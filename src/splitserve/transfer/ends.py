@@ -1,4 +1,4 @@
-"""The numbers of started writes, and the ends that nobody has asked for yet."""
+"""The numbers of started transfers, and the ends that nobody has asked for yet."""
 
 from splitserve.transfer.base import TransferEvent, TransferId
 
@@ -11,18 +11,20 @@ class Ends:
         self._events: list[TransferEvent] = []
 
     def begin(self) -> TransferId:
-        """A number that no other write of the connector has."""
+        """A number that no other transfer of the connector has."""
         self._last += 1
         return TransferId(self._last)
 
     def done(self, transfer: TransferId, nbytes: int) -> None:
         self._events.append(TransferEvent(transfer, "done", nbytes))
 
-    def not_sent(self, layer: int) -> TransferId:
-        """A write to a peer that is not connected: begins and fails."""
-        transfer = self.begin()
-        error = f"layer {layer} was not sent: the peer is not connected"
+    def failed(self, transfer: TransferId, error: str) -> None:
         self._events.append(TransferEvent(transfer, "failed", 0, error))
+
+    def not_sent(self, layer: int) -> TransferId:
+        """A transfer with a peer that is not connected: begins and fails."""
+        transfer = self.begin()
+        self.failed(transfer, f"layer {layer} was not sent: the peer is not connected")
         return transfer
 
     def take(self) -> list[TransferEvent]:
@@ -31,11 +33,14 @@ class Ends:
         return events
 
 
-class GoneWriter:
-    """The writer for a peer that is not connected: every write fails."""
+class GonePeer:
+    """The writer and the reader for a peer that is not connected: every transfer fails."""
 
     def __init__(self, ends: Ends) -> None:
         self._ends = ends
 
     def write(self, layer: int) -> TransferId:
+        return self._ends.not_sent(layer)
+
+    def read(self, layer: int) -> TransferId:
         return self._ends.not_sent(layer)

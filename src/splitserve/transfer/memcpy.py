@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.base import TransferId
 from splitserve.transfer.ends import Ends
-from splitserve.transfer.plan import BlockRun, check_layer, check_runs
+from splitserve.transfer.plan import Span, check_layer, check_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,30 +18,36 @@ class HostPool:
     layout: KVLayout
 
 
-class HostWriter:
-    """A LayerWriter whose writes are complete when ``write`` returns.
+class HostCopier:
+    """The LayerWriter and LayerReader of pools in host memory: a transfer is complete when
+    ``write`` or ``read`` returns.
 
-    ``connected`` says whether ``target`` may still be touched.
+    ``connected`` says whether the peer's pool may still be touched.
     """
 
     def __init__(
         self,
         ends: Ends,
-        runs: Sequence[BlockRun],
+        spans: Sequence[Span],
         source: HostPool,
         target: HostPool,
         connected: Callable[[], bool],
     ) -> None:
-        check_runs(runs, source.layout.num_blocks, target.layout.num_blocks)
+        check_spans(spans, source.layout.layer_bytes, target.layout.layer_bytes)
         self._ends = ends
         self._source = source
         self._target = target
         self._connected = connected
-        block = source.layout.block_bytes
-        self._copies = [(run.target * block, run.source * block, run.count * block) for run in runs]
-        self._nbytes = sum(nbytes for _, _, nbytes in self._copies)
+        self._copies = [(span.target, span.source, span.nbytes) for span in spans]
+        self._nbytes = sum(span.nbytes for span in spans)
 
     def write(self, layer: int) -> TransferId:
+        return self._copy(layer)
+
+    def read(self, layer: int) -> TransferId:
+        return self._copy(layer)
+
+    def _copy(self, layer: int) -> TransferId:
         check_layer(layer, self._source.layout)
         if not self._connected():
             return self._ends.not_sent(layer)

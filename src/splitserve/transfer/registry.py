@@ -5,19 +5,39 @@ from typing import Final
 from splitserve.errors import ConfigError
 from splitserve.loading import load
 from splitserve.transfer.base import Connector
+from splitserve.transfer.options import NetworkOptions
 
 CONNECTORS: Final = {
     "cuda_ipc": "splitserve.transfer.connectors.cuda_ipc:CudaIpcConnector",
     "memory": "splitserve.transfer.connectors.memory:MemoryConnector",
+    "nixl": "splitserve.transfer.connectors.nixl:NixlConnector",
     "shm": "splitserve.transfer.connectors.shm:ShmConnector",
+    "tcp": "splitserve.transfer.connectors.tcp:TcpConnector",
 }
 
 
-def create_connector(name: str) -> Connector:
-    """Raises ConfigError for an unknown name."""
+_BETWEEN_HOSTS: Final = frozenset({"tcp"})
+"""These take ``NetworkOptions``."""
+
+_EXTRAS: Final = {"tcp": "engine"}
+"""Which extra has what a connector imports."""
+
+
+def create_connector(name: str, network: NetworkOptions | None = None) -> Connector:
+    """``network`` is for connectors between hosts; None is their default.
+
+    Raises ConfigError for an unknown name and for a package that is not installed.
+    """
     if name not in CONNECTORS:
         raise ConfigError(f"unknown connector {name!r}: choose one of {', '.join(CONNECTORS)}")
-    connector: Connector = load(CONNECTORS[name])()
+    try:
+        make = load(CONNECTORS[name])
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(name, name)
+        raise ConfigError(
+            f"connector {name} needs {error.name}: pip install 'splitserve[{extra}]'"
+        ) from error
+    connector: Connector = make(network) if name in _BETWEEN_HOSTS else make()
     return connector
 
 

@@ -23,7 +23,7 @@ from splitserve.roles.loop import Outbox
 from splitserve.roles.port import ConnId
 from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent, TransferId
 from splitserve.transfer.connectors.shm import ShmConnector
-from splitserve.transfer.plan import BlockRun
+from splitserve.transfer.plan import Span
 from splitserve.transfer.registry import CONNECTORS
 
 FAULTS = Path(os.environ["FAULTS"])
@@ -71,11 +71,11 @@ class Stalled:
 
 @dataclass
 class FaultyWriter:
-    """One set of blocks of a FaultyConnector."""
+    """One set of spans of a FaultyConnector."""
 
     connector: "FaultyConnector"
     peer: PeerId
-    runs: Sequence[BlockRun]
+    spans: Sequence[Span]
     real: LayerWriter
 
     def write(self, layer: int) -> TransferId:
@@ -92,8 +92,8 @@ class FaultyConnector(ShmConnector):
         self._failed: set[TransferId] = set()
         self._renamed: dict[TransferId, TransferId] = {}
 
-    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
-        return FaultyWriter(self, peer, runs, super().writer(peer, runs))
+    def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
+        return FaultyWriter(self, peer, spans, super().writer(peer, spans))
 
     def start(self, writer: FaultyWriter, layer: int) -> TransferId:
         fault = asked()
@@ -133,11 +133,10 @@ class FaultyConnector(ShmConnector):
         return replace(event, transfer=self._renamed.pop(event.transfer, event.transfer))
 
     def _spoil(self, writer: FaultyWriter, layer: int) -> None:
-        target: Any = self._peers[writer.peer]
-        layout = target.pool.layout
-        for run in writer.runs:
-            start = target.address + layout.offset(layer, run.target)
-            ctypes.memset(start, 0x5A, run.count * layout.block_bytes)
+        target: Any = self._peers[writer.peer].host()
+        start = target.address + layer * target.layout.layer_bytes
+        for span in writer.spans:
+            ctypes.memset(start + span.target, 0x5A, span.nbytes)
 
 
 if __name__ == "__main__":

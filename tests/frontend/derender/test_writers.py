@@ -50,7 +50,7 @@ def job(*, with_ids: bool) -> Job:
 
 def written(page: Page, stream: Sequence[Delta]) -> bytes:
     (emit,) = page.emits
-    return b"".join(emit(delta) for delta in stream) + page.close(usage(2, len(IDS), [None]))
+    return b"".join(emit(delta) for delta in stream) + page.close(usage(2, len(IDS), [None]), None)
 
 
 def events(form: Form, stream: Sequence[Delta], *, with_ids: bool = False) -> list[dict[str, Any]]:

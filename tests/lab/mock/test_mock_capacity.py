@@ -1,15 +1,26 @@
 """The client's capacity, on a server process of its own."""
 
-from splitserve.lab.mock.capacity import Capacity, CapacityLoad, measure_capacity
+import pytest
+
+from splitserve.lab.mock.capacity import (
+    Capacity,
+    CapacityLoad,
+    measure_capacity,
+    measure_spread,
+)
+
+LOAD = CapacityLoad(rate=100, duration_s=0.3, prompt_tokens=16, max_tokens=4, gap_s=0.001)
 
 
-async def test_every_request_of_the_load_is_sent_and_answered() -> None:
-    load = CapacityLoad(rate=100, duration_s=0.3, prompt_tokens=16, max_tokens=4, gap_s=0.001)
-    capacity = await measure_capacity(load)
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_every_request_of_the_load_is_sent_and_answered(processes: int) -> None:
+    one = processes == 1
+    capacity = await (measure_capacity(LOAD) if one else measure_spread(LOAD, processes))
+    assert capacity.processes == processes
     assert capacity.requests > 10
     assert capacity.failed == 0
     assert 0 <= capacity.lag_p50_s <= capacity.lag_p99_s
-    assert capacity.cpu > 0
+    assert capacity.cpu > 0 or not one
 
 
 def test_a_client_that_is_late_busy_or_failing_is_not_enough() -> None:

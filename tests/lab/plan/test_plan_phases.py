@@ -8,15 +8,19 @@ from hypothesis import strategies as st
 from made_plan import CHUNKED, Data, data, plan_of, running, with_arm
 
 from splitserve.errors import ConfigError
+from splitserve.lab.plan.faults import HELD_BY_POOL, USERS_OF_POOL, why_not_made
 from splitserve.lab.plan.phases import (
     CAPACITY_RUNGS,
     FUNCTION_REQUESTS,
     Run,
+    at_rate,
     check_budget,
     runs_of,
     target_cell,
 )
+from splitserve.lab.plan.study import FAULTS
 
+GOODPUT = ("goodput", "goodput")
 AXES = [
     {"name": "prompt_len", "values": ["S", "M", "L"]},
     {"name": "output_cap", "values": ["S", "L"]},
@@ -31,7 +35,7 @@ def runs(made: Data, profile: str | None = None) -> tuple[Run, ...]:
 
 def whole() -> Data:
     further = {"goodput_runs": 2, "faults": ["kill_prefill"]}
-    return with_arm(CHUNKED, axes=AXES, further=further)
+    return with_arm(CHUNKED, axes=AXES, further=further, slo__attainment=0.9)
 
 
 def of_series(all_runs: tuple[Run, ...], phase: str, series: str) -> list[Run]:
@@ -200,3 +204,82 @@ def test_a_plan_longer_than_its_budget_is_refused() -> None:
         check_budget(plan, runs_of(plan))
     enough = plan_of(data())
     check_budget(enough, runs_of(enough))
+
+
+def test_each_arm_searches_by_steps_that_count_alone_and_share_their_requests() -> None:
+    made = of_series(runs(data(further={"goodput_runs": 3}, slo__attainment=0.9)), *GOODPUT)
+    assert [run.pair for run in made] == [None] * 6
+    for arm, side in (("one", "A"), ("split", "B")):
+        steps = [run for run in made if run.arm == arm]
+        assert [(run.position, run.shard, run.side) for run in steps] == [
+            (0, 0, side),
+            (1, 1, side),
+            (2, 2, side),
+        ]
+        assert {run.cell.rate_per_s for run in steps} == {2.0}
+
+
+def test_a_closed_loop_has_a_search_over_rates_all_the_same() -> None:
+    closed = {"process": "closed", "concurrency": 4}
+    further = {"goodput_runs": 1}
+    made = data(further=further, slo__attainment=0.9, workload__arrivals=closed)
+    assert {run.cell.rate_per_s for run in of_series(runs(made), *GOODPUT)} == {2.0}
+
+
+def test_a_search_that_could_show_no_rate_is_refused_with_what_it_needs() -> None:
+    further = {"goodput_runs": 2}
+    with pytest.raises(ConfigError, match=r"^further\.goodput_runs: .* takes 299 requests a run"):
+        runs(data(further=further, workload__corpus__requests=298))
+    assert of_series(runs(data(further=further, workload__corpus__requests=299)), *GOODPUT)
+    assert runs(data(workload__corpus__requests=298))
+
+
+def test_a_search_needs_one_rate() -> None:
+    with pytest.raises(ConfigError, match=r"^further\.goodput_runs: a search looks for one rate"):
+        runs(
+            data(
+                further={"goodput_runs": 2},
+                slo__attainment=0.9,
+                workload__arrivals={"process": "ramp"},
+            )
+        )
+
+
+def test_a_step_at_half_the_rate_takes_twice_the_time_of_its_requests() -> None:
+    made = data(further={"goodput_runs": 1}, slo__attainment=0.9, metrics={"warmup_min_s": 0.0})
+    step = of_series(runs(made), *GOODPUT)[0]
+    slower = at_rate(plan_of(made).study, step, 1.0)
+    # 200 requests and 10 of warm-up, at 2 a second and at 1.
+    assert slower.seconds - step.seconds == pytest.approx(105, abs=0.2)
+    assert slower.cell.rate_per_s == 1.0
+
+
+def test_what_had_a_fault_is_started_anew_for_whatever_comes_next() -> None:
+    made = runs(data(further={"faults": ["kill_prefill", "kill_decode"]}, budget__start_s=1000.0))
+    first, second = (run for run in made if run.phase == "faults")
+    # Its own start, and that of the worker which is killed.
+    assert first.seconds > 2000
+    assert second.seconds > 2000
+    back = next(run for run in made if run.phase == "rollback")
+    assert back.seconds > 1000
+
+
+def test_a_fault_that_cannot_be_made_takes_no_time_and_says_why() -> None:
+    plan = plan_of(data(further={"faults": ["slow_link", "kill_decode"]}))
+    slow, kill = (run for run in runs_of(plan) if run.phase == "faults")
+    assert slow.seconds == 0 < kill.seconds
+    assert "no link to slow" in (why_not_made(plan, "slow_link") or "")
+    assert why_not_made(plan, "kill_decode") is None
+
+
+def test_faults_of_a_running_url_are_not_the_labs_to_make() -> None:
+    plan = plan_of(running(further={"faults": list(FAULTS)}))
+    assert all("did not start it" in (why_not_made(plan, fault) or "") for fault in FAULTS)
+
+
+def test_a_full_pool_has_an_arm_of_its_own_and_more_users_than_fit() -> None:
+    made = runs(data(further={"faults": ["kv_pool_full"]}))
+    (fault,) = (run for run in made if run.phase == "faults")
+    assert fault.arm == "split@kv_pool_full"
+    assert fault.cell.concurrency == USERS_OF_POOL > HELD_BY_POOL
+    assert "split@kv_pool_full" not in plan_of(data()).variants

@@ -31,6 +31,7 @@ def results(evidence: Evidence | None = None, requests: int = REQUESTS, **change
             {"name": "concurrency", "values": [4]},
         ],
         further={"goodput_runs": 2, "faults": ["kill_prefill"]},
+        workload__corpus__requests=300,
         stats__pairs=4,
         stats__aa_pairs=2,
         stats__series_pairs=3,
@@ -58,7 +59,8 @@ def ran(run: Run, requests: int = REQUESTS) -> RunResult:
     rng = random.Random(f"{run.shard} {run.side}")
     records = [record(run, k, rng) for k in range(requests)]
     seen = {"version": "1", "driver": "570"}
-    rate = None if run.cell.rate_per_s is None else run.cell.rate_per_s + (run.pair or 0)
+    later = run.position if run.phase == "goodput" else run.pair or 0
+    rate = None if run.cell.rate_per_s is None else run.cell.rate_per_s + later
     return RunResult(run, State.ACCEPTED, tuple(records), rate_per_s=rate, before=seen, after=seen)
 
 
@@ -80,7 +82,7 @@ def record(run: Run, number: int, rng: random.Random) -> RequestRecord:
         events.append((at, 1))
     failed = run.phase == "faults" and number % 15 == 0
     return RequestRecord(
-        request_id=f"r{run.number}-{number}",
+        request_id=f"r{run.shard}-{number}",
         arm=run.arm,
         run=str(run.number),
         intended_s=due,
@@ -91,5 +93,24 @@ def record(run: Run, number: int, rng: random.Random) -> RequestRecord:
         outcome=Outcome.TRUNCATED if failed else Outcome.OK,
         counting=Counting.IDS,
         error="the stream ended <early> & badly" if failed else "",
-        metrics={"queue_time_ms": 40.0, "time_to_first_token_ms": 120.0},
+        metrics=times(1000 * (first - sent), 1000 * (events[1][0] - first), split=split),
     )
+
+
+def times(ttft_ms: float, gap_ms: float, *, split: bool) -> dict[str, float]:
+    """What a gateway tells of an answer: all of TTFT but 1 ms, and of the first gap of a split."""
+    queue_ms = 0.25 * ttft_ms
+    told = {"admission_ms": 6.0 if split else 2.0, "room_wait_ms": 1.0, "queue_time_ms": queue_ms}
+    computed_ms = ttft_ms - queue_ms - told["admission_ms"] - 1.0
+    if not split:
+        return told | {"time_to_first_token_ms": computed_ms}
+    return told | {
+        "grant_time_ms": 3.0,
+        "prefill_queue_time_ms": queue_ms,
+        "prefill_time_ms": computed_ms,
+        "kv_handoff_ms": 0.6 * gap_ms,
+        "kv_handoff_upper_ms": 0.9 * gap_ms,
+        "kv_exposed_ms": 2.0,
+        "decode_first_step_ms": 0.3 * gap_ms,
+        "first_token_after_handoff": 0.0,
+    }

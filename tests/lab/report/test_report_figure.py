@@ -18,8 +18,28 @@ def test_a_figure_shows_unit_interval_n_and_method() -> None:
 
 def test_a_sample_too_small_is_refused_with_what_it_needs() -> None:
     figure = estimates.quantile_of_runs([[0.1] * 199, [0.1] * 300], 0.95, "ms", 1000)
-    assert figure.text == "refused (n too small: 199 of 200)"
+    assert figure.text == "refused (n too small: 199 of 200 needed)"
     assert figure.value is None
+
+
+def test_a_refused_figure_says_no_more_than_why() -> None:
+    assert estimates.quantile_of_runs([[0.1] * 199], 0.95, "ms").detail == ""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (-math.inf, math.inf, "no bound (n too small)"),
+        (0.0, math.inf, "no bound (n too small)"),
+        (0.5, math.inf, "[0.5, ∞] 95 %"),
+        (-2.0, 3.0, "[-2, 3] 95 %"),
+    ],
+    ids=["difference", "ratio", "half", "both"],
+)
+def test_an_interval_without_ends_is_said_in_words(low: float, high: float, told: str) -> None:
+    figure = Figure(0.0, "pp", 2, "pairs", "sign test", Interval(low, high, 0.95))
+    assert figure.detail == f"{told}; n = 2 pairs; sign test"
+    assert figure.brief == f"0 pp, {told}"
 
 
 def test_the_least_sample_that_carries_a_quantile_is_taken() -> None:

@@ -15,6 +15,7 @@ from splitserve.lab.report.json_form import json
 from splitserve.lab.report.junit import junit
 from splitserve.lab.report.markdown import markdown, safe
 from splitserve.lab.report.runs_csv import runs_csv
+from splitserve.lab.report.sections.definitions import DEFINITIONS
 from splitserve.lab.verdict.evidence import Evidence, Handoffs
 from splitserve.lab.verdict.outcome import Status
 
@@ -44,7 +45,8 @@ def test_json_has_everything_and_no_number_that_json_lacks() -> None:
     written = plain_json.loads(
         json(report_of(results(infinite))), parse_constant=lambda name: 1 / 0
     )
-    assert written["schema"] == "report/1"
+    assert written["schema"] == "report/2"
+    assert written["definitions"] == DEFINITIONS
     assert written["exit_code"] == report_of(results(infinite)).verdict.exit_code
     report = written["report"]
     assert len(report["sections"]) == 18
@@ -78,7 +80,9 @@ def test_junit_has_a_case_per_clause_and_reading() -> None:
     report = report_of(results())
     root = ET.fromstring(junit(report).encode())
     clauses, readings = root.findall("testsuite")
-    assert [c.attrib["name"] for c in clauses] == [c.name for c in report.verdict.clauses]
+    assert [c.attrib["name"] for c in clauses.iter("testcase")] == [
+        c.name for c in report.verdict.clauses
+    ]
     assert len(readings) == len(report.verdict.readings)
     assert clauses.attrib["failures"] == "0"
     skipped = sum(r.triggered is None for r in report.verdict.readings)

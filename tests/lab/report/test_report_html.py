@@ -17,7 +17,7 @@ from splitserve.lab.verdict.rules import Resources
 
 TITLES = (
     "Verdict",
-    "Header",
+    "Date, versions and class",
     "Question and target SLO",
     "The two configurations",
     "Fixed, may vary, recorded",
@@ -61,6 +61,7 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in SHAPES
+        self.tags.add(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
 
     def handle_endtag(self, tag: str) -> None:
@@ -113,8 +114,8 @@ def test_every_clause_and_every_reading_is_shown_with_its_sentences() -> None:
 
 
 def test_a_quantile_that_the_sample_does_not_carry_is_refused() -> None:
-    assert "refused (n too small: 40 of 200)" in page().text
-    assert "refused (n too small: 40 of 1000)" in page().text
+    assert "refused (n too small: 40 of 200 needed)" in page().text
+    assert "refused (n too small: 40 of 1000 needed)" in page().text
 
 
 def test_failures_that_reach_a_quantile_are_infinite_and_counted() -> None:
@@ -157,5 +158,41 @@ def test_added_capacity_is_said_where_the_results_stand() -> None:
 
 
 def test_what_the_study_does_not_say_is_said() -> None:
-    for words in ("Out of scope: model_quality", "No claim that splitting raises", "experimental"):
+    for words in ("Out of scope: model quality", "No claim that splitting raises", "experimental"):
         assert words in page().text
+
+
+def test_the_header_says_which_versions_and_commits_are_known() -> None:
+    known = {"arm.software.version": "0.32.0", "arm.software.commit": "abc1234"}
+    made = results(commit="0123abc")
+    told = tuple(replace(one, before=known) if one.run.arm == "one" else one for one in made.runs)
+    text = page_of(replace(made, runs=told)).text
+    assert "0.1.0, commit 0123abc" in text
+    assert "0.32.0, commit abc1234" in text
+    assert "version not told" in text
+    assert "installed package, no commit known" in page().text
+
+
+def test_clauses_say_sentence_by_sentence_what_holds() -> None:
+    text = page_of(results(study(rollback=None))).text
+    assert "✓ preflight passed" in text
+    assert "? no rollback was tried: [rollback] in the plan" in text
+
+
+def test_long_tables_for_reference_are_folded_and_still_there() -> None:
+    written = html(report_of(results()))
+    assert re.search(r"<details><summary>Effective configurations[^<]* \(\d+ rows\)", written)
+    assert "details" in page().tags
+    assert "colocated.max_num_seqs" in page().text
+
+
+def test_headers_of_tables_have_a_scope_and_plots_a_title() -> None:
+    written = html(report_of(results()))
+    assert not re.search(r"<th(?! scope=)[ >]", written)
+    assert written.count("<svg") == len(re.findall(r'role="img"><title>[^<]', written))
+
+
+def test_the_style_knows_paper_night_and_small_screens() -> None:
+    written = html(report_of(results()))
+    for media in ("print", "(prefers-color-scheme: dark)", "(max-width: 40rem)"):
+        assert f"@media {media}" in written

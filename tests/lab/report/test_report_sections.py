@@ -10,7 +10,7 @@ from lab.verdict.made_study import study
 from splitserve.lab.load.record import RequestRecord
 from splitserve.lab.report.blocks import Section, Table, Text
 from splitserve.lab.report.figure import Figure
-from splitserve.lab.report.plots import Rates, Scatter, Timeline, Waterfall
+from splitserve.lab.report.plots import Scatter, Timeline, Waterfall
 from splitserve.lab.report.sections import failures, latency, phases, series, setup, trust
 from splitserve.lab.run.journal import State
 
@@ -90,20 +90,6 @@ def test_series_stand_in_the_order_run_with_their_pairs() -> None:
     assert "Not measured" in said(series.layouts(results()))
 
 
-def test_goodput_takes_the_rates_that_were_asked_for() -> None:
-    made = results(requests=300)
-    section = series.carried(made)
-    rows = table(section, "")
-    single, split = figure(rows["one"][0]), figure(rows["split"][0])
-    assert single.value == 0
-    assert split.value == 3
-    plot = next(block for block in section.blocks if isinstance(block, Rates))
-    assert plot.unit == "1/s"
-    assert [[p.rate for p in arm.points] for arm in plot.arms] == [[2, 3], [2, 3]]
-    assert all(p.low <= p.share <= p.high for arm in plot.arms for p in arm.points)
-    assert rows["split"][1] == "no GPU"
-
-
 def test_void_runs_are_all_listed_and_enter_nothing() -> None:
     made = results()
     section = trust.validity(made)
@@ -128,13 +114,6 @@ def test_a_change_within_a_run_is_shown() -> None:
     assert list(rows.values()) == [("version", "1", "2")]
 
 
-def test_reasons_of_failures_are_told() -> None:
-    rows = table(failures.faults(results()), "Faults")
-    fault = rows["kill_prefill"]
-    assert figure(fault[1]).value == pytest.approx(7.5)
-    assert fault[2] == "ok: 37 requests; truncated: 3 requests"
-
-
 def test_a_missing_rollback_is_said_aloud() -> None:
     section = failures.rollback(results(study(rollback=None)))
     assert "ADOPT is impossible" in said(section)
@@ -146,3 +125,19 @@ def test_confounders_are_counted() -> None:
     changed = replace(made, configs=(single, {**split, "model.dtype": "float16"}))
     assert "Confounders: 1" in said(setup.configurations(changed))
     assert "No difference is a confounder" in said(setup.configurations(made))
+
+
+def test_the_self_test_says_how_it_ended_and_keeps_every_form() -> None:
+    section = trust.validity(
+        results(self_test="ok CRLF (0.1 ms)\nok split (0.2 ms)\n2 of 2 passed")
+    )
+    assert "Self-test of the client, before the first run: 2 of 2 passed" in said(section)
+    assert list(table(section, "form by form")) == ["ok CRLF (0.1 ms)", "ok split (0.2 ms)"]
+
+
+def test_what_the_report_has_elsewhere_is_not_called_unmeasured() -> None:
+    rows = table(setup.fixed(results()), "")
+    assert "TTFT: section 7" in str(rows["workload"][2])
+    assert "KV transfer time: section 7" in str(rows["routing"][2])
+    bare = table(setup.fixed(results(study(handoffs=None))), "")
+    assert "not measured: P and D that served it, KV transfer time" in str(bare["routing"][2])

@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitserve.lab.report.plots import (
+    Course,
     Curve,
     Ecdf,
     Forest,
     ForestRow,
+    Funnel,
+    FunnelPoint,
+    Happenings,
+    Heat,
     Order,
     OrderPoint,
     Plot,
@@ -20,7 +25,11 @@ from splitserve.lab.report.plots import (
     Rates,
     RatesOfArm,
     Scatter,
+    Tile,
     Timeline,
+    TransferFit,
+    Transfers,
+    Usage,
     Waterfall,
     WaterfallRow,
 )
@@ -104,7 +113,52 @@ rates = st.builds(
 )
 
 
-@given(plot=ecdfs | forests | scatters | timelines | waterfalls | orders | rates)
+names = st.sampled_from(["S", "M", "a load with a long name", ""])
+heats = st.builds(
+    Heat,
+    words,
+    words,
+    words,
+    st.lists(
+        st.tuples(
+            words,
+            st.lists(st.builds(Tile, names, names, shares, st.integers(1, 99)), max_size=6).map(
+                tuple
+            ),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+happenings = st.builds(
+    Happenings,
+    words,
+    st.lists(st.tuples(words, st.lists(seconds).map(tuple)), max_size=8).map(tuple),
+    seconds,
+)
+funnels = st.builds(
+    Funnel,
+    words,
+    st.lists(st.builds(FunnelPoint, st.integers(1, 9), finite, finite, finite)).map(tuple),
+)
+transfers = st.builds(
+    Transfers,
+    words,
+    st.lists(st.tuples(seconds, seconds)).map(tuple),
+    st.none() | st.builds(TransferFit, finite, st.floats(1e-3, 1e12)),
+)
+usages = st.builds(
+    Usage,
+    words,
+    words,
+    st.lists(
+        st.builds(Course, words, st.lists(st.tuples(seconds, finite)).map(tuple)), max_size=6
+    ).map(tuple),
+)
+first = ecdfs | forests | scatters | timelines | waterfalls | orders | rates
+second = heats | happenings | funnels | transfers | usages
+
+
+@given(plot=first | second)
 def test_any_sample_is_drawn_inside_the_frame(plot: Plot) -> None:
     root = ET.fromstring(svg(plot))
     _, _, width, height = map(float, root.attrib["viewBox"].split())
@@ -126,6 +180,10 @@ EMPTY = (
     Waterfall("t", ()),
     Order("t", ()),
     Rates("t", "1/s", 0.95, ()),
+    Happenings("t", (), 0.0),
+    Funnel("t", ()),
+    Transfers("t", ()),
+    Usage("t", "blocks in use", ()),
 )
 
 
@@ -134,6 +192,41 @@ def test_an_empty_plot_has_its_title_and_axis(plot: Plot) -> None:
     told = text_of(plot)
     assert told[0] == "t"
     assert any(", " in one or "ratio" in one for one in told)
+
+
+def test_a_map_without_tiles_says_so() -> None:
+    assert "nothing was measured" in text_of(Heat("t", "prompt", "load", ()))
+
+
+def test_every_plot_has_a_title_and_a_description_for_those_who_do_not_see_it() -> None:
+    root = ET.fromstring(svg(Ecdf("t", "TTFT", "ms", (Curve("A", (1.0, 2.0)),))))
+    assert root.attrib["role"] == "img"
+    assert [root[0].tag, root[0].text] == ["title", "t"]
+    assert [root[1].tag, root[1].text] == ["desc", "A (n = 2)"]
+
+
+def test_a_tile_has_its_number_and_more_ink_for_more() -> None:
+    tiles = (Tile("S", "1/s", 0.25, 40), Tile("S", "2/s", 0.75, 60))
+    plot = Heat("t", "prompt", "load", (("A: one", tiles),))
+    told = text_of(plot)
+    assert {"25 %", "n = 40", "75 %", "n = 60", "1/s", "2/s", "S"} <= set(told)
+    inks = [float(e.attrib["fill-opacity"]) for e in ET.fromstring(svg(plot)).iter("rect")]
+    assert 0 < inks[0] < inks[1] < 0.5
+
+
+def test_what_happened_is_counted_by_kind_in_its_own_row() -> None:
+    plot = Happenings("t", (("A: http_error 503", (1.0, 2.0)), ("B: truncated", (3.0,))), 4.0)
+    assert {"A: http_error 503 (2)", "B: truncated (1)"} <= set(text_of(plot))
+    marks = [e.tag for e in ET.fromstring(svg(plot)).iter() if "mark" in e.get("class", "")]
+    assert marks == ["circle", "circle", "polygon"]
+
+
+def test_the_fitted_line_is_told_with_its_units() -> None:
+    plot = Transfers("t", ((2.0**20, 0.003), (2.0**21, 0.004)), TransferFit(0.002, 2.0**30))
+    told = text_of(plot)
+    assert "n = 2 hand-offs; dashed: 2 ms + size / 1024 MiB/s, least squares" in told
+    assert "KV moved, MiB" in told
+    assert any("no line fits" in one for one in text_of(Transfers("t", plot.points)))
 
 
 def test_failures_hold_the_curve_below_one() -> None:
@@ -171,7 +264,10 @@ def test_axes_name_units_and_n_is_told() -> None:
     assert "TTFT, ms" in text_of(Ecdf("t", "TTFT", "ms", (curve,)))
     told = text_of(Scatter("t", "tail ITL", "ms", ((2.0, 1.0), (1.0, math.inf))))
     assert "tail ITL in A, ms" in told
-    assert any(one.startswith("n = 2 requests; B less in 1; failed in an arm: 1") for one in told)
+    assert any(
+        one.startswith("n = 2 requests; below the diagonal B is less: 1; failed in an arm: 1")
+        for one in told
+    )
     told = text_of(Timeline("t", ((1.0, 0.5),), ((0.0, 2.0), (7.0, 8.0))))
     assert any("n = 1 gaps, longest 500 ms" in one and "1 other requests" in one for one in told)
     told = text_of(Waterfall("t", (WaterfallRow("A", 7, (("queue", 0.1),)),)))
@@ -183,6 +279,18 @@ def test_a_pair_that_failed_in_b_is_named_so() -> None:
     told = text_of(Forest("t", (ForestRow("pair 1", math.inf), ForestRow("pair 2", math.nan))))
     assert "∞: B failed" in told
     assert "both failed" in told
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        Forest("t", (ForestRow("pair 1", 0.1),), (-math.inf, math.inf)),
+        Order("t", (OrderPoint(1.0, 0.1, "TTFT"),), (-math.inf, math.inf)),
+    ],
+    ids=["forest", "order"],
+)
+def test_a_band_without_ends_covers_nothing(plot: Plot) -> None:
+    assert not [e for e in ET.fromstring(svg(plot)).iter("rect") if e.attrib["class"] == "band"]
 
 
 def test_the_longer_bar_is_the_longer_time() -> None:

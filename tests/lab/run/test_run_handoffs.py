@@ -2,6 +2,9 @@
 
 import math
 
+import pytest
+
+from splitserve.lab.load.record import Counting, Outcome, RequestRecord
 from splitserve.lab.run.handoffs import run_handoffs
 from splitserve.lab.stats.shares import Count
 
@@ -44,3 +47,37 @@ def test_prompts_that_decode_computed_are_told_apart() -> None:
 def test_a_server_that_counts_no_hand_offs_has_none() -> None:
     assert run_handoffs({}, {"vllm:num_requests_running": 1.0}) is None
     assert run_handoffs(BEFORE, BEFORE) is None
+
+
+def answered(handoff_ms: float | None, **more: bool) -> RequestRecord:
+    return RequestRecord(
+        request_id="r",
+        arm="b",
+        run="0",
+        intended_s=0.0,
+        sent_s=0.0,
+        first_byte_s=0.1,
+        events=[(0.1, 1), (0.2, 1)],
+        ended_s=0.2,
+        outcome=Outcome.OK,
+        counting=Counting.IDS,
+        metrics=None if handoff_ms is None else {"kv_handoff_ms": handoff_ms},
+        **more,
+    )
+
+
+def test_what_answers_tell_is_better_than_a_bucket() -> None:
+    after = reading({"0.1": 140, "0.5": 150, "+Inf": 150}, split=150)
+    told = [answered(float(k)) for k in range(1, 101)]
+    found = run_handoffs(BEFORE, after, [*told, answered(None), answered(9000.0, warmup=True)])
+    assert found is not None
+    assert (found.p50_s, found.p95_s) == (0.05, 0.095)
+    assert found.share_of_ttft == pytest.approx(0.505)
+
+
+def test_a_failed_one_is_later_than_those_that_answers_tell_of() -> None:
+    after = reading({"0.1": 150, "0.5": 150, "+Inf": 150}, split=150, failed=6)
+    found = run_handoffs(BEFORE, after, [answered(1.0)] * 94)
+    assert found is not None
+    assert found.p50_s == 0.001
+    assert math.isinf(found.p95_s)

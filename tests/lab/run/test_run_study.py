@@ -167,7 +167,7 @@ async def test_a_pair_that_breaks_a_rule_twice_is_left_and_the_study_goes_on(
             is_bad = records and getattr(records[0], "run", "") == str(bad.number)
             return next(told) if is_bad else None
 
-        monkeypatch.setattr("splitserve.lab.run.study.why_void", judge)
+        monkeypatch.setattr("splitserve.lab.run.making.why_void", judge)
         heard = await go(study, plan, folder)
         again = await go(study, plan, folder)
     assert heard.runs.count(bad.number) == 2

@@ -16,12 +16,13 @@ def point(rate: float, good: int, total: int = 1000) -> RatePoint:
 
 def test_a_rate_counts_as_carried_only_when_its_lower_bound_reaches_the_target() -> None:
     found = goodput([point(1, 990), point(2, 905), point(4, 500)], target=0.9)
-    assert (found.carried, found.missed) == (1, 4)
+    assert (found.carried, found.not_shown, found.missed) == (1, 2, 4)
     assert found.next_rate == pytest.approx(math.sqrt(2))
 
 
 def test_the_search_goes_up_until_a_rate_is_missed_and_down_until_one_is_carried() -> None:
-    assert goodput([point(1, 1000), point(2, 1000)], 0.9).next_rate == 4
+    up = goodput([point(1, 1000), point(2, 1000)], 0.9)
+    assert (up.not_shown, up.next_rate) == (math.inf, 4)
     assert goodput([point(2, 100)], 0.9).next_rate == 1
 
 

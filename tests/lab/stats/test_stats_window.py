@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from splitserve.lab.stats.window import sectioned, warmup_end
+from splitserve.lab.stats.window import sectioned, still_falls, warmup_end
 
 
 def noise(n: int) -> list[float]:
@@ -52,3 +52,30 @@ def test_sections_that_are_too_short_for_the_quantile_give_none(p: float) -> Non
 
 def test_sections_with_failures_give_none() -> None:
     assert sectioned([math.inf] * 100 + noise(900), 0.5) is None
+
+
+def test_only_a_first_half_that_lies_higher_still_falls() -> None:
+    falling = [value + 2 - 2 * at / 200 for at, value in enumerate(noise(200))]
+    assert still_falls(falling)
+    assert not still_falls(falling[::-1])
+    assert not still_falls(noise(200))
+    assert not still_falls(noise(7))
+
+
+def test_a_queue_in_its_steady_state_is_rarely_taken_for_a_warm_up() -> None:
+    draw = random.Random(3)
+    late = sum(
+        warmup_end(waits) is None and still_falls(waits)
+        for waits in (queueing(draw, 400) for _ in range(120))
+    )
+    assert late <= 6
+
+
+def queueing(draw: random.Random, n: int) -> list[float]:
+    """Times in an M/M/1 queue at 0.8, long after its start."""
+    wait_s, found = 0.0, []
+    for _ in range(n + 200):
+        service_s = draw.expovariate(1)
+        found.append(wait_s + service_s)
+        wait_s = max(0.0, wait_s + service_s - draw.expovariate(0.8))
+    return found[200:]

@@ -69,7 +69,14 @@ PATTERNS: dict[str, tuple[Evidence, ...]] = {
             passthrough_split=pairs(a=run(ttft_s=1.8)),
         ),
     ),
-    "R22": (signals(outputs_differ=Count(9, 100)),),
+    "R22": (
+        signals(outputs_differ=Count(9, 100)),
+        signals(
+            outputs_differ=Count(0, 100),
+            outputs_differ_under_load=Count(90, 300),
+            outputs_differ_control=Count(10, 150),
+        ),
+    ),
 }
 
 QUIET: dict[str, tuple[Evidence, ...]] = {
@@ -103,7 +110,15 @@ QUIET: dict[str, tuple[Evidence, ...]] = {
         study(passthrough_split=pairs()),
         study(target=pairs(b=run(ttft_s=1.8)), passthrough_split=pairs(b=run(ttft_s=1.8))),
     ),
-    "R22": (signals(outputs_differ=Count(0, 100)),),
+    "R22": (
+        signals(outputs_differ=Count(0, 100)),
+        # Near ties fall as the batch does.
+        signals(
+            outputs_differ=Count(0, 100),
+            outputs_differ_under_load=Count(45, 300),
+            outputs_differ_control=Count(20, 150),
+        ),
+    ),
 }
 
 NAMES = [f"R{i}" for i in range(1, 23)]

@@ -45,6 +45,7 @@ class Behavior:
     error: str = ""
     cached: int | None = None
     tokens: int | None = None
+    metrics: dict[str, float] | None = None
 
 
 @dataclass
@@ -178,6 +179,7 @@ class FakeVllm:
                     "choices": [_choice(tokens, behavior.finish)],
                     "usage": _usage(behavior),
                     "kv_transfer_params": behavior.params,
+                    "metrics": behavior.metrics,
                 }
             )
         return await self._stream(request, tokens, behavior)
@@ -209,7 +211,8 @@ class FakeVllm:
             )
         if behavior.error:
             await response.write(_event({"error": {"message": behavior.error, "code": 500}}))
-        await response.write(_event({"choices": [], "usage": _usage(behavior)}))
+        last = {"choices": [], "usage": _usage(behavior), "metrics": behavior.metrics}
+        await response.write(_event(last))
         await response.write(b"data: [DONE]\n\n")
         return response
 

@@ -198,6 +198,12 @@ def chat_choice(
     return choice
 
 
-def chat_body(head: Head, choices: Sequence[dict[str, Any]], usage: dict[str, Any]) -> bytes:
+def chat_body(
+    head: Head,
+    choices: Sequence[dict[str, Any]],
+    usage: dict[str, Any],
+    metrics: dict[str, Any] | None = None,
+) -> bytes:
     """The whole answer's body."""
-    return encode_json({**head.fields(KIND), "choices": choices, "usage": usage})
+    told = {} if metrics is None else {"metrics": metrics}
+    return encode_json({**head.fields(KIND), "choices": choices, "usage": usage, **told})

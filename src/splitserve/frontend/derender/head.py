@@ -37,9 +37,12 @@ class Head:
         before = b'data: %s,"choices":[{"index":%d,' % (opening, index)
         return before, b'}],"usage":null}\n\n' if self.include_usage else b"}]}\n\n"
 
-    def usage_event(self, kind: str, usage: dict[str, Any]) -> bytes:
+    def usage_event(
+        self, kind: str, usage: dict[str, Any], metrics: dict[str, Any] | None = None
+    ) -> bytes:
         """The last chunk of a stream that was asked for usage; it has no choice."""
-        return event({**self.fields(kind), "choices": [], "usage": usage})
+        told = {} if metrics is None else {"metrics": metrics}
+        return event({**self.fields(kind), "choices": [], "usage": usage, **told})
 
 
 def event(payload: object) -> bytes:

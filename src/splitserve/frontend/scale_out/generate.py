@@ -14,7 +14,7 @@ from splitserve.errors import CallerError
 from splitserve.frontend.derender.context import ParseContext, thinking_after
 from splitserve.frontend.derender.events import Delta, Scored
 from splitserve.frontend.derender.head import DONE, Head, encode_json, event
-from splitserve.frontend.forms import Counts, Form, Page
+from splitserve.frontend.forms import Counts, Form, Metrics, Page
 from splitserve.frontend.model import ServedModel
 from splitserve.frontend.render.constraint import thinking_of
 from splitserve.frontend.render.job import Job
@@ -162,7 +162,7 @@ def _entry(scored: Scored) -> dict[str, Any]:
 def _streamed(_: Tokenizer, head: Head, job: Job) -> Page:
     choices = [_Choice(head, number, job.shown_ids(number)) for number in range(len(job.sampling))]
 
-    def close(counts: Counts) -> bytes:
+    def close(counts: Counts, _: Metrics | None) -> bytes:
         if not job.include_usage:
             return DONE
         return event({"request_id": head.answer_id, "choices": [], "usage": counts}) + DONE
@@ -173,7 +173,7 @@ def _streamed(_: Tokenizer, head: Head, job: Job) -> Page:
 def _whole(_: Tokenizer, head: Head, job: Job) -> Page:
     choices = [_Choice(head, number, None) for number in range(len(job.sampling))]
 
-    def close(counts: Counts) -> bytes:
+    def close(counts: Counts, _: Metrics | None) -> bytes:
         return encode_json(
             {
                 "request_id": head.answer_id,

@@ -11,12 +11,18 @@ from splitserve.launch.topology import Topology
 
 
 def topology_text(topology: Topology) -> str:
-    """Reads back as an equal topology. What is None is left out, as TOML has no such value."""
-    plain = msgspec.to_builtins(topology, enc_hook=plain_size)
+    """Reads back as ``observed`` of it. What is None is left out, as TOML has no such value."""
+    plain = msgspec.to_builtins(observed(topology), enc_hook=plain_size)
     lines = [*_table("[model]", plain["model"]), *_table("[gateway]", plain["gateway"])]
     for group in plain["workers"]:
         lines += _table("[[workers]]", group)
     return "\n".join(lines) + "\n"
+
+
+def observed(topology: Topology) -> Topology:
+    """The same, telling with each answer where its time went: every arm pays that alike."""
+    gateway = msgspec.structs.replace(topology.gateway, enable_per_request_metrics=True)
+    return msgspec.structs.replace(topology, gateway=gateway)
 
 
 def _table(head: str, values: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitserve.clock import Clock, monotonic
+from splitserve.lab.load.history import Histories, served_by
 from splitserve.lab.load.record import Counting, Outcome, RequestRecord
 from splitserve.lab.load.request import Asking, LoadRequest, body_of
 from splitserve.lab.load.waiting import wait_until
@@ -45,6 +46,7 @@ class LoadClient:
         self._limits = limits
         self._clock = clock
         self._pool = Pool(target, clock)
+        self._histories = Histories()
 
     def now(self) -> float:
         """Seconds since the run's start."""
@@ -69,9 +71,10 @@ class LoadClient:
         """Sends ``request`` at ``intended_s`` of the run, or now if that has passed.
 
         Call it some time ahead: the connection is opened before the request is due. At
-        ``cut_s`` the run waits no longer.
+        ``cut_s`` the run waits no longer. The turns of a session are sent one after the other.
         """
         record = self._blank(request, intended_s, warmup)
+        request = self._histories.whole(request)
         message = self._message(request)
         try:
             async with asyncio.timeout(self._limits.connect_s):
@@ -81,7 +84,9 @@ class LoadClient:
             record.error = f"{type(error).__name__}: {error}"
             return record
         await wait_until(self._labels.origin_s + intended_s, self._clock)
-        exchange = Exchange(request.max_tokens if request.forced else None)
+        exchange = Exchange(
+            request.max_tokens if request.forced else None, keeps=request.session is not None
+        )
         if connection.closed:
             connection = await self._again(connection)
         if connection.closed:
@@ -92,6 +97,7 @@ class LoadClient:
         sent_s = connection.start(message, exchange)
         await self._wait(exchange, sent_s, cut_s)
         self._leave(connection, exchange)
+        self._histories.answered(request, served_by(exchange.heard))
         return self._filled(record, exchange, sent_s)
 
     def unsent(
@@ -99,6 +105,8 @@ class LoadClient:
     ) -> RequestRecord:
         """The record of a request that is not sent at all."""
         record = self._blank(request, intended_s, warmup)
+        # Its turn passes with what it would have said.
+        self._histories.whole(request)
         record.outcome, record.ended_s = outcome, max(intended_s, self.now())
         record.error = "it was not sent: its time was over before it could be"
         return record
@@ -176,6 +184,7 @@ class LoadClient:
         record.done, record.digest = answer.done, answer.digest
         record.answer_s = _since(answer.answer_s, origin_s)
         record.served_id, record.metrics = answer.served_id, answer.metrics
+        record.workers = answer.workers
         return record
 
 

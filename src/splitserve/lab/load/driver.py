@@ -2,7 +2,7 @@
 
 Open loop: a request leaves when it is due, whatever became of those before; how late the client
 was is in its record. Closed loop: a fixed number of users, each asking again after its answer.
-One process and one event loop; a load at which its lag shows needs several, which this is not.
+One process and one event loop; a load at which its lag shows is spread over several (``spread``).
 """
 
 import asyncio

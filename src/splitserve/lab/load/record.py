@@ -44,7 +44,8 @@ class RequestRecord(msgspec.Struct, kw_only=True, tag_field="schema", tag="reque
     ``first_byte_s`` when the first byte of the answer came. ``events`` are (arrival, new tokens) of
     every event of the stream in order, also of those without tokens: comments, role, usage, end.
     ``answer_s`` is the first event with text that is no reasoning. ``digest`` names the answer:
-    equal answers have equal digests. ``metrics`` is what the server said of its own times.
+    equal answers have equal digests. ``metrics`` is what the server said of its own times, in
+    milliseconds where the name says so; ``workers`` who it said served the request, by part.
     """
 
     request_id: str
@@ -68,6 +69,7 @@ class RequestRecord(msgspec.Struct, kw_only=True, tag_field="schema", tag="reque
     digest: str = ""
     served_id: str = ""
     metrics: dict[str, float] | None = None
+    workers: dict[str, str] | None = None
     max_tokens: int = 0
     session: str | None = None
     turn: int = 0

@@ -1,5 +1,6 @@
 """A request before it is sent, and its body on the wire."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +21,9 @@ class LoadRequest:
 
     The prompt is token ids or messages. ``max_tokens`` is forced on the answer where ``forced``.
     ``offset_s`` is when a trace saw it, from the trace's start. Turns of one ``session`` are in
-    order; ``think_s`` passes between the answer before and this turn.
+    order; ``think_s`` passes between the answer before and this turn. With ``follows`` the prompt
+    is only what is new: it is sent after all that was said before, answers as they were served;
+    ``instead`` are ids for the answer before, where the server gives none.
     """
 
     request_id: str
@@ -31,6 +34,8 @@ class LoadRequest:
     session: str | None = None
     turn: int = 0
     think_s: float = 0.0
+    follows: bool = False
+    instead: tuple[int, ...] = ()
 
     @property
     def is_chat(self) -> bool:
@@ -39,6 +44,16 @@ class LoadRequest:
     @property
     def path(self) -> str:
         return "/v1/chat/completions" if self.is_chat else "/v1/completions"
+
+
+def prompt_lengths(turns: Sequence[LoadRequest]) -> list[int]:
+    """Tokens of each turn's whole prompt, where answers are as long as their caps. Of ids only."""
+    lengths: list[int] = []
+    said = 0
+    for turn in turns:
+        lengths.append(len(turn.prompt) + (said if turn.follows else 0))
+        said = lengths[-1] + turn.max_tokens
+    return lengths
 
 
 @dataclass(frozen=True, slots=True)

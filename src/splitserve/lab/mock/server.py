@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Self
@@ -14,17 +15,23 @@ ScriptFor = Callable[[str, bytes], Script]
 
 
 class MockServer:
-    """Answers any POST by ``script_for``. ``played`` holds the last play of each request id."""
+    """Answers any POST by ``script_for``. ``played`` holds the last play of each request id.
 
-    def __init__(self, script_for: ScriptFor, clock: Clock = monotonic) -> None:
+    With ``tls`` it speaks HTTPS.
+    """
+
+    def __init__(
+        self, script_for: ScriptFor, clock: Clock = monotonic, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.played: dict[str, Played] = {}
         self._script_for = script_for
         self._clock = clock
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -39,7 +46,8 @@ class MockServer:
     def url(self) -> str:
         """Without a path."""
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        scheme = "https" if self._tls else "http"
+        return f"{scheme}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))

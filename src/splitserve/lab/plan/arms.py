@@ -93,6 +93,7 @@ def topology_at(path: str, folder: Path, file: str) -> Topology:
 def started(label: str, arm: Arm, topology: Topology) -> PlannedArm:
     """The arm that the lab makes of ``topology``."""
     config = dict(config_of(topology))
+    config["gateway.enable_per_request_metrics"] = True
     if arm.family == PROXY:
         config["proxy.name"] = "pass-through"
     elif arm.family == PD:

@@ -7,7 +7,7 @@
     target      single and pd in pairs, at the cell the decision is for
     prompt_len, output_cap, concurrency, pd_ratio, tp_pp_network
                 the axes, in this order, each value in pairs
-    goodput     each arm's search for its highest rate
+    goodput     each arm's search for its highest rate, step by step, each step from the last
     faults      pd, once per fault
     rollback    single, back from pd under load, single again
 
@@ -18,12 +18,14 @@ no other.
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from splitserve.errors import ConfigError
 from splitserve.lab.plan.arms import PlannedArm
+from splitserve.lab.plan.faults import arm_under, heals_in_s, users_under, why_not_made
 from splitserve.lab.plan.resolve import Plan
+from splitserve.lab.plan.search import check_search
 from splitserve.lab.plan.study import (
     CHUNKED,
     CONCURRENCY,
@@ -37,6 +39,13 @@ from splitserve.lab.plan.study import (
     Study,
 )
 from splitserve.lab.stats.design import interleaved
+
+GOODPUT: Final = "goodput"
+FAULTS: Final = "faults"
+"""Phases whose runs are made in a way of their own."""
+
+ALONE: Final = "alone"
+"""The single arm with the function phase's requests, one at a time: both must answer the same."""
 
 IDLE_REQUESTS: Final = 10
 FUNCTION_REQUESTS: Final = 15
@@ -72,9 +81,10 @@ class Run:
     """One run, the ``number``-th of the study from 1.
 
     ``series`` names the comparison it belongs to; its ``pair`` counts from 0 and is None for runs
-    that stand alone; ``position`` is 0 or 1 within the pair. ``side`` is A or B: of an A/A pair
-    both are the same arm. Runs with the same cell and ``shard`` get the same requests.
-    ``seconds`` is an estimate, with the arm's start where the arm before was another one.
+    that stand alone; ``position`` is 0 or 1 within the pair, and of a search its step from 0.
+    ``side`` is A or B: of an A/A pair both are the same arm. Runs with the same cell and ``shard``
+    get the same requests. ``seconds`` is an estimate, with the arm's start where the arm before was
+    another one.
     """
 
     number: int
@@ -106,15 +116,15 @@ class _Step:
 
 
 def runs_of(plan: Plan) -> tuple[Run, ...]:
-    """All runs in order. A desk study has none."""
+    """All runs in order. A desk study has none. Raises ConfigError for a search that could show
+    nothing."""
     if plan.study.study.verification == DESK:
         return ()
     runs: list[Run] = []
-    before: PlannedArm | None = None
+    before: _Step | None = None
     for number, step in enumerate(_steps(plan), 1):
-        seconds = _seconds(plan.study, step, before)
-        runs.append(_run(number, step, seconds))
-        before = step.arm
+        runs.append(_run(number, step, _seconds(plan, step, before)))
+        before = step
     return tuple(runs)
 
 
@@ -144,6 +154,13 @@ def check_budget(plan: Plan, runs: tuple[Run, ...]) -> None:
         )
 
 
+def at_rate(study: Study, run: Run, rate_per_s: float) -> Run:
+    """``run`` at a rate that was found out meanwhile, and how long it takes then."""
+    cell = replace(run.cell, rate_per_s=rate_per_s)
+    longer_s = _load_s(study, cell, run.requests) - _load_s(study, run.cell, run.requests)
+    return replace(run, cell=cell, seconds=round(run.seconds + longer_s, 1))
+
+
 def target_cell(study: Study) -> Cell:
     """The cell that the decision is taken for."""
     target, arrivals = study.target, study.workload.arrivals
@@ -164,10 +181,7 @@ def _steps(plan: Plan) -> Iterator[_Step]:
     for axis in plan.study.axes:
         yield from _axis(plan, axis)
     yield from _goodput(plan)
-    requests = plan.study.workload.corpus.requests
-    spare = _first_spare_shard(plan.study)
-    for fault in plan.study.further.faults:
-        yield _Step("faults", fault, target, plan.split, spare, requests)
+    yield from _faults(plan)
     yield from _rollback(plan)
 
 
@@ -188,6 +202,7 @@ def _baseline(plan: Plan) -> Iterator[_Step]:
     for other in others:
         series = f"{single.label} or {other.label}"
         yield from _pairs(plan, "baseline", series, target, other, stats.series_pairs, spare)
+    yield _Step("baseline", ALONE, _short_cell(plan, 1), single, spare, FUNCTION_REQUESTS)
     first = max(stats.pairs, stats.series_pairs)
     yield from _pairs(plan, "baseline", "A/A", target, single, stats.aa_pairs, first)
 
@@ -199,13 +214,16 @@ def _rows(plan: Plan) -> Iterator[_Step]:
 
 
 def _function(plan: Plan) -> Iterator[_Step]:
-    corpus, target = plan.study.workload.corpus, plan.study.target
-    prompt = _shortest(corpus.prompt_tokens, target.prompt)
-    output = _shortest(corpus.output_tokens, target.output)
     spare = _first_spare_shard(plan.study)
     for under_way in (1, 2):
-        cell = _closed(prompt, output, under_way)
+        cell = _short_cell(plan, under_way)
         yield _Step("function", "function", cell, plan.split, spare, FUNCTION_REQUESTS)
+
+
+def _short_cell(plan: Plan, under_way: int) -> Cell:
+    corpus, target = plan.study.workload.corpus, plan.study.target
+    prompt = _shortest(corpus.prompt_tokens, target.prompt)
+    return _closed(prompt, _shortest(corpus.output_tokens, target.output), under_way)
 
 
 def _axis(plan: Plan, axis: Axis) -> Iterator[_Step]:
@@ -223,10 +241,30 @@ def _axis(plan: Plan, axis: Axis) -> Iterator[_Step]:
 
 
 def _goodput(plan: Plan) -> Iterator[_Step]:
-    steps = plan.study.further.goodput_runs
-    if steps:
-        cell = target_cell(plan.study)
-        yield from _pairs(plan, "goodput", "goodput", cell, plan.split, steps)
+    """Steps of both arms in turn, since they share hardware and time; each counts by itself. All
+    rates but the first are estimates: a step's follows from those before it."""
+    study, steps = plan.study, plan.study.further.goodput_runs
+    if not steps:
+        return
+    check_search(study)
+    target, requests = study.target, study.workload.corpus.requests
+    known = target_cell(study).rate_per_s
+    start_per_s = target.load if known is None else known
+    cell = Cell(target.prompt, target.output, "search", start_per_s, None)
+    for slot in interleaved(steps, _seed(study.stats.order_seed, GOODPUT, GOODPUT)):
+        arm = plan.baseline if slot.arm == "A" else plan.split
+        yield _Step(
+            GOODPUT, GOODPUT, cell, arm, slot.pair, requests, position=slot.pair, side=slot.arm
+        )
+
+
+def _faults(plan: Plan) -> Iterator[_Step]:
+    study, target = plan.study, target_cell(plan.study)
+    spare, requests = _first_spare_shard(study), study.workload.corpus.requests
+    for fault in study.further.faults:
+        users = users_under(fault)
+        cell = target if users is None else _closed(target.prompt, target.output, users)
+        yield _Step(FAULTS, fault, cell, arm_under(plan, fault), spare, requests)
 
 
 def _rollback(plan: Plan) -> Iterator[_Step]:
@@ -280,19 +318,28 @@ def _closed(prompt: str, output: str, under_way: int) -> Cell:
     return Cell(prompt, output, f"{under_way} under way", None, under_way)
 
 
-def _seconds(study: Study, step: _Step, before: PlannedArm | None) -> float:
-    """Start, settling, warm-up, window and the last answer."""
-    cell, corpus, metrics = step.cell, study.workload.corpus, study.metrics
-    answer_s = _answer_s(study, cell)
-    gap_s = 1 / cell.rate_per_s if cell.rate_per_s else answer_s / (cell.concurrency or 1)
-    restarts = before is None or before.label != step.arm.label
+def _seconds(plan: Plan, step: _Step, before: _Step | None) -> float:
+    """Start, settling, the load, and of a fault the time until all is whole again."""
+    study = plan.study
+    heals_s = 0.0
+    if step.phase == FAULTS:
+        if why_not_made(plan, step.series) is not None:
+            return 0.0
+        heals_s = heals_in_s(study, step.series)
+    # What had a fault is not used again.
+    restarts = before is None or before.arm.label != step.arm.label or before.phase == FAULTS
     start_s = study.budget.start_s if step.arm.started and (restarts or _always(study)) else 0.0
-    warmup_s = max(metrics.warmup_min_s, corpus.warmup_requests * gap_s)
-    if step.pair is None and step.requests < corpus.requests:
-        warmup_s = 0.0
-    drain_s = min(metrics.drain_s, answer_s)
-    seconds = start_s + study.state.settle_s + warmup_s + step.requests * gap_s + drain_s
-    return round(seconds, 1)
+    alone = step.pair is None and step.requests < study.workload.corpus.requests
+    load_s = _load_s(study, step.cell, step.requests, warms_up=not alone)
+    return round(start_s + study.state.settle_s + load_s + heals_s, 1)
+
+
+def _load_s(study: Study, cell: Cell, requests: int, *, warms_up: bool = True) -> float:
+    """Warm-up, window and the last answer."""
+    metrics, answer_s = study.metrics, _answer_s(study, cell)
+    gap_s = 1 / cell.rate_per_s if cell.rate_per_s else answer_s / (cell.concurrency or 1)
+    warmup_s = max(metrics.warmup_min_s, study.workload.corpus.warmup_requests * gap_s)
+    return warmup_s * warms_up + requests * gap_s + min(metrics.drain_s, answer_s)
 
 
 def _answer_s(study: Study, cell: Cell) -> float:

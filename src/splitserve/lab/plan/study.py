@@ -206,7 +206,9 @@ class Stats(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Allowances(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the split may cost. ``output_differs_share`` is of greedy answers."""
+    """What the split may cost. ``output_differs_share`` is of greedy answers given one at a time;
+    ``output_differs_load_share`` under load, on top of how often the single arm differs from
+    itself."""
 
     error_pp: float = 0.5
     error_share: float = 0.01
@@ -216,6 +218,7 @@ class Allowances(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ttft_ratio: float = 1.25
     tail_itl_ratio: float = 1.25
     output_differs_share: float = 0.02
+    output_differs_load_share: float = 0.1
 
 
 class Routing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

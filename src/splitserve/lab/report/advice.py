@@ -11,19 +11,33 @@ from splitserve.lab.stats.paired import ratios
 from splitserve.lab.verdict.evidence import Evidence, Pair
 from splitserve.lab.verdict.outcome import Verdict
 
-Found = tuple[str, bool | None, str]
+Found = tuple[tuple[str, ...], bool | None, str]
 """What was measured, whether the symptom is there, and what that says here."""
 
 MS: Final = 1000.0
 
+HOW: Final = {
+    "target": "To measure it: let the pairs at the target cell end (splitserve lab resume).",
+    "hard": "To measure it: give the plan an axis concurrency, with its longest prompts as the "
+    "target.",
+    "turns": "To measure it: take a corpus of chats with several turns, on servers that tell the "
+    "cached tokens of each answer.",
+    "front end": "To measure it: have the CPU of the front end recorded, or profile it under the "
+    "target's load.",
+    "handoffs": "To measure it: take a split whose gateway counts its hand-offs on /metrics, as "
+    "Splitserve's does.",
+}
+"""What would answer a row that nothing was measured for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """``present`` is None where the symptom was not looked for."""
+    """``measured``: one sentence each. ``present`` is None where the symptom was not looked for,
+    and then ``here`` says what would tell."""
 
     symptom: str
     guide: str
-    measured: str
+    measured: tuple[str, ...]
     present: bool | None
     here: str
 
@@ -39,56 +53,52 @@ def advise(results: StudyResults) -> tuple[Advice, ...]:
 def _tail_misses(evidence: Evidence, _: Verdict) -> Found:
     limit = evidence.rules.slo.tail_itl_s
     single, split = _times(evidence.target, lambda run: run.tail_itl_s)
-    misses = _above(single, limit)
-    told = f"single {single}; limit {MS * limit:g} ms"
+    misses, kept = _above(single, limit), _above(split, limit)
+    told = (f"tail ITL, single: {single.brief}", f"split: {split.brief}", _limit(limit))
     if misses is None:
-        return told, None, "Measure the target cell."
+        return (NOT_MEASURED,), None, HOW["target"]
     if not misses:
         return told, False, "The single configuration keeps it: no reason to split for this."
-    kept = _above(split, limit)
     ends = "keeps it: split, if the verdict's clauses hold." if kept is False else "misses it too."
-    return f"{told}; split {split}", True, f"Single misses its limit and the split {ends}"
+    return told, True, f"Single misses its limit and the split {ends}"
 
 
 def _long_prompts(evidence: Evidence, verdict: Verdict) -> Found:
     if not evidence.hard:
-        return NOT_MEASURED, None, "Run long prompts at the highest concurrency."
+        return (NOT_MEASURED,), None, HOW["hard"]
     paired = ratios(
         [pair.a.tail_itl_s for pair in evidence.hard], [pair.b.tail_itl_s for pair in evidence.hard]
     )
-    interval = paired.ratio_interval(1 - evidence.rules.alpha)
-    told = f"tail ITL, split over single: {estimates.effect(paired, 1 - evidence.rules.alpha)}"
-    if interval.high >= 1:
+    level = 1 - evidence.rules.alpha
+    told = (f"tail ITL, split over single: {estimates.effect(paired, level).brief}",)
+    if paired.ratio_interval(level).high >= 1:
         return told, False, "No gain is shown there: stay with the single configuration."
     slow = _triggered(verdict, "R8")
     if slow is None:
-        return told, True, "The split helps there; KV transfer was not measured, so look at it."
+        return told, True, f"The split helps there; KV transfer was not measured. {HOW['handoffs']}"
     fast = "and KV transfer is fast enough: split."
     return told, True, f"The split helps there, {'but KV transfer is slow.' if slow else fast}"
 
 
 def _growing_chats(evidence: Evidence, verdict: Verdict) -> Found:
-    recomputed = evidence.signals.recomputed_share
-    told = _share("earlier turns computed anew by prefill", recomputed)
+    told = _share("earlier turns computed anew by prefill", evidence.signals.recomputed_share)
     says = {
-        None: "Send sessions with several turns to learn it.",
+        None: HOW["turns"],
         False: "Earlier turns are found in a cache: bidirectional transfer would gain little.",
         True: "If you split, then with bidirectional transfer: measure it as the sole change.",
     }
     present = _triggered(verdict, "R10")
-    return told, present, says[present]
+    return (told,), present, says[present]
 
 
 def _frontend(evidence: Evidence, verdict: Verdict) -> Found:
     signals = evidence.signals
-    told = "; ".join(
-        (
-            _share("front end's CPU", signals.frontend_cpu),
-            _share("text work in TTFT", signals.frontend_share),
-        )
+    told = (
+        _share("front end's CPU in use", signals.frontend_cpu),
+        _share("text work's part of TTFT", signals.frontend_share),
     )
     says = {
-        None: "Profile the front end to learn it.",
+        None: HOW["front end"],
         False: "Text work is not the limit: leave the render tier where it is.",
         True: "Split off the render tier first.",
     }
@@ -97,40 +107,50 @@ def _frontend(evidence: Evidence, verdict: Verdict) -> Found:
 
 
 def _ttft_binds(evidence: Evidence, verdict: Verdict) -> Found:
-    limit = evidence.rules.slo.ttft_s
+    if not evidence.target:
+        return (NOT_MEASURED,), None, HOW["target"]
     single, split = _times(evidence.target, lambda run: run.ttft_s)
     says = {
-        None: "Measure the target cell.",
+        None: HOW["target"],
         False: "TTFT is not what binds here, or it does not get worse.",
         True: "Stay colocated, or measure more pairs.",
     }
     present = _triggered(verdict, "R7")
-    return f"single {single}; split {split}; limit {MS * limit:g} ms", present, says[present]
+    limit = _limit(evidence.rules.slo.ttft_s)
+    return (f"TTFT, single: {single.brief}", f"split: {split.brief}", limit), present, says[present]
 
 
 def _slow_transfer(evidence: Evidence, verdict: Verdict) -> Found:
-    handoffs, budget = evidence.handoffs, MS * evidence.rules.margins.handoff_p95_s
-    p95 = estimates.typical_run(handoffs.p95_s if handoffs else (), "ms", MS)
-    share = _share("part of TTFT", handoffs.share_of_ttft if handoffs else None)
+    handoffs, budget_s = evidence.handoffs, evidence.rules.margins.handoff_p95_s
+    if handoffs is None:
+        return (NOT_MEASURED,), None, HOW["handoffs"]
+    p95 = estimates.typical_run(handoffs.p95_s, "ms", MS)
+    told = (
+        f"KV hand-off, p95: {p95.brief}",
+        f"budget {MS * budget_s:g} ms",
+        _share("part of TTFT", handoffs.share_of_ttft),
+    )
     says = {
-        None: "Hand-offs were not observed: take their times from the server.",
+        None: HOW["handoffs"],
         False: "The transfer is within its budget.",
         True: "Fix the transfer, or stay colocated.",
     }
     present = _triggered(verdict, "R8")
-    return f"hand-off p95 {p95}; budget {budget:g} ms; {share}", present, says[present]
+    return told, present, says[present]
 
 
 def _light_traffic(evidence: Evidence, verdict: Verdict) -> Found:
+    if not evidence.target:
+        return (NOT_MEASURED,), None, HOW["target"]
     slo = evidence.rules.slo
     ttft, _ = _times(evidence.target, lambda run: run.ttft_s)
     tail, _ = _times(evidence.target, lambda run: run.tail_itl_s)
     told = (
-        f"single: TTFT {ttft} of {MS * slo.ttft_s:g} ms; "
-        f"tail ITL {tail} of {MS * slo.tail_itl_s:g} ms"
+        f"single, TTFT: {ttft.brief}; {_limit(slo.ttft_s)}",
+        f"single, tail ITL: {tail.brief}; {_limit(slo.tail_itl_s)}",
     )
     says = {
-        None: "Measure the target cell.",
+        None: HOW["target"],
         False: "The load uses more than half of a limit: this is no reason to stay.",
         True: "The single configuration has half of each limit to spare: stay colocated.",
     }
@@ -179,4 +199,8 @@ def _triggered(verdict: Verdict, name: str) -> bool | None:
 
 
 def _share(name: str, value: float | None) -> str:
-    return f"{name} {NOT_MEASURED if value is None else f'{100 * value:.3g} %'}"
+    return f"{name}: {NOT_MEASURED if value is None else f'{100 * value:.3g} %'}"
+
+
+def _limit(seconds: float) -> str:
+    return f"limit {MS * seconds:g} ms"

@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from splitserve.lab.report.figure import Figure
 from splitserve.lab.report.plots import Plot
 
-Cell = str | Figure
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Several sentences in one cell, each on a line of its own."""
+
+    says: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """For forms that have one line a cell."""
+        return "; ".join(self.says)
+
+
+Cell = str | Figure | Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +38,16 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``rows`` as wide as ``columns``; the first cell of a row names it."""
+    """``rows`` as wide as ``columns``; the first cell of a row names it.
+
+    ``folded``: long and for reference, so that a page shows it to those who ask for it.
+    """
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    folded: bool = False
 
 
 Block = Text | Listing | Table | Plot

@@ -31,7 +31,9 @@ def quantile_of_runs(
         return Figure(None, unit)
     needed, least = smallest_sample(p), min(sizes)
     if least < needed:
-        return Figure(None, unit, least, "a run", refused=f"n too small: {least} of {needed}")
+        return Figure(
+            None, unit, least, "a run", refused=f"n too small: {least} of {needed} needed"
+        )
     failures = sum(math.isinf(value) for sample in samples for value in sample)
     of = f"runs of {_span(sizes)}"
     return typical_run([inverse_cdf(s, p) for s in samples], unit, scale, of, failures)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from splitserve.lab.stats.interval import Interval
 
 NOT_MEASURED = "not measured"
+NO_BOUND = "no bound (n too small)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,29 @@ class Figure:
     @property
     def detail(self) -> str:
         """Interval, n and method in one line; empty where nothing was measured."""
-        parts = []
-        if self.interval is not None and not self.refused and self.value is not None:
-            low, high = number(self.interval.low), number(self.interval.high)
-            parts.append(f"[{low}, {high}] {100 * self.interval.confidence:g} %")
+        if self.refused:
+            return ""
+        parts = [self._bounds] if self._bounds else []
         if self.n:
             parts.append(f"n = {self.n} {self.of}".rstrip())
         if self.n and self.method:
             parts.append(self.method)
         return "; ".join(parts)
+
+    @property
+    def brief(self) -> str:
+        """The number and its interval, for a sentence."""
+        return f"{self.text}, {self._bounds}" if self._bounds else self.text
+
+    @property
+    def _bounds(self) -> str:
+        if self.interval is None or self.value is None:
+            return ""
+        low, high = self.interval.low, self.interval.high
+        # A ratio's interval that says nothing begins at 0, not below it.
+        if low <= 0 and math.isinf(high) and not math.isinf(self.value):
+            return NO_BOUND
+        return f"[{number(low)}, {number(high)}] {100 * self.interval.confidence:g} %"
 
     def __str__(self) -> str:
         """All of it."""

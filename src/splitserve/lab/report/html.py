@@ -1,10 +1,12 @@
 """One HTML file: style and plots inside, no network, no script."""
 
-from splitserve.lab.report.blocks import Block, Cell, Listing, Section, Table, Text
+from itertools import groupby
+
+from splitserve.lab.report.blocks import Block, Cell, Listing, Points, Section, Table, Text
 from splitserve.lab.report.escape import escaped
-from splitserve.lab.report.figure import Figure
 from splitserve.lab.report.model import StudyReport
 from splitserve.lab.report.page import STYLE
+from splitserve.lab.report.plots import Plot
 from splitserve.lab.report.sections.opening import HEADLINES
 from splitserve.lab.report.svg.draw import svg
 
@@ -34,9 +36,17 @@ def _contents(report: StudyReport) -> str:
 
 
 def _section(number: int, section: Section) -> str:
-    blocks = "\n".join(_block(block) for block in section.blocks)
+    runs = groupby(section.blocks, key=lambda block: isinstance(block, Plot))
+    blocks = "\n".join(
+        _plots(tuple(run)) if drawn else "\n".join(map(_block, run)) for drawn, run in runs
+    )
     title = f"{number} {escaped(section.title)}"
     return f'<section id="s{number}">\n<h2>{title}</h2>\n{blocks}\n</section>\n'
+
+
+def _plots(plots: tuple[Block, ...]) -> str:
+    """Plots that follow each other stand beside each other where there is room."""
+    return f'<div class="plots">{"".join(map(_block, plots))}</div>'
 
 
 def _block(block: Block) -> str:
@@ -54,16 +64,21 @@ def _block(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    caption = f"<caption>{escaped(table.caption)}</caption>" if table.caption else ""
+    titled = table.caption and not table.folded
+    caption = f"<caption>{escaped(table.caption)}</caption>" if titled else ""
     head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in table.columns)
     body = "".join(_row(row) for row in table.rows)
     if not table.rows:
         body = f'<tr><td colspan="{len(table.columns)}">none</td></tr>'
     note = f'<p class="note">{escaped(table.note)}</p>' if table.note else ""
-    return (
+    shown = (
         f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{note}"
     )
+    if not table.folded:
+        return shown
+    summary = f"{table.caption} ({len(table.rows)} rows)"
+    return f"<details><summary>{escaped(summary)}</summary>{shown}</details>"
 
 
 def _row(row: tuple[Cell, ...]) -> str:
@@ -73,8 +88,10 @@ def _row(row: tuple[Cell, ...]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    if not isinstance(cell, Figure):
+    if isinstance(cell, str):
         return f"<td>{escaped(cell)}</td>"
+    if isinstance(cell, Points):
+        return f"<td><ul>{''.join(f'<li>{escaped(one)}</li>' for one in cell.says)}</ul></td>"
     kind = "figure refused" if cell.refused or cell.value is None else "figure"
     detail = f'<span class="detail">{escaped(cell.detail)}</span>' if cell.detail else ""
     return f'<td class="{kind}">{escaped(cell.text)}{detail}</td>'

@@ -8,14 +8,21 @@ from typing import Final
 import msgspec
 
 from splitserve.lab.report.model import StudyReport
+from splitserve.lab.report.sections.definitions import DEFINITIONS
 
-SCHEMA: Final = "report/1"
+SCHEMA: Final = "report/2"
 
 
 def json(report: StudyReport) -> bytes:
     """One object. Infinite numbers, which JSON does not have, are the texts "inf" and "-inf";
-    a number that does not exist is "nan". A block of a section says its ``kind``."""
-    whole = {"schema": SCHEMA, "exit_code": report.verdict.exit_code, "report": _plain(report)}
+    a number that does not exist is "nan". A block of a section says its ``kind``, and
+    ``definitions`` is the version of what its words mean (section "Definitions")."""
+    whole = {
+        "schema": SCHEMA,
+        "definitions": DEFINITIONS,
+        "exit_code": report.verdict.exit_code,
+        "report": _plain(report),
+    }
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
 
 

@@ -12,14 +12,28 @@ def junit(report: StudyReport) -> str:
     a reading whose measurement is missing is skipped."""
     clauses = [_clause(one) for one in report.verdict.clauses]
     readings = [_reading(one) for one in report.verdict.readings]
-    suites = _suite("clauses", clauses) + _suite("readings", readings)
+    suites = _suite("clauses", clauses, _verdict(report)) + _suite("readings", readings)
     name = escaped(report.study)
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="{name}">{suites}</testsuites>\n'
     )
 
 
-def _suite(name: str, cases: list[tuple[str, str]]) -> str:
+def _verdict(report: StudyReport) -> str:
+    """What a pipeline may want to show besides the cases."""
+    told = {
+        "verdict": report.verdict.outcome.value,
+        "reason": report.verdict.reason,
+        "exit_code": str(report.verdict.exit_code),
+        "plan": report.digest,
+    }
+    listed = "".join(
+        f'<property name="{name}" value="{escaped(value)}"/>' for name, value in told.items()
+    )
+    return f"<properties>{listed}</properties>"
+
+
+def _suite(name: str, cases: list[tuple[str, str]], properties: str = "") -> str:
     failures = sum(inner.startswith("<failure") for _, inner in cases)
     skipped = sum(inner.startswith("<skipped") for _, inner in cases)
     written = "".join(
@@ -27,7 +41,7 @@ def _suite(name: str, cases: list[tuple[str, str]]) -> str:
         for case, inner in cases
     )
     counts = f'tests="{len(cases)}" failures="{failures}" errors="0" skipped="{skipped}"'
-    return f'<testsuite name="{name}" {counts}>{written}</testsuite>'
+    return f'<testsuite name="{name}" {counts}>{properties}{written}</testsuite>'
 
 
 def _clause(clause: Clause) -> tuple[str, str]:

@@ -128,4 +128,99 @@ class Rates:
     arms: tuple[RatesOfArm, ...]
 
 
-Plot = Forest | Ecdf | Scatter | Timeline | Waterfall | Order | Rates
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """``share`` of ``n`` requests that kept the SLO at ``row`` and ``column``."""
+
+    row: str
+    column: str
+    share: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """One panel (name, tiles) per arm. ``down`` and ``across`` name the two axes."""
+
+    title: str
+    down: str
+    across: str
+    panels: tuple[tuple[str, tuple[Tile, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Happenings:
+    """``rows`` (what, when): seconds from the start of a run, all runs laid over each other."""
+
+    title: str
+    rows: tuple[tuple[str, tuple[float, ...]], ...]
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelPoint:
+    """The mean ``value`` after so many ``pairs``, and how far noise alone may carry it (all three
+    in logarithms)."""
+
+    pairs: int
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Funnel:
+    """A against itself, pair after pair."""
+
+    title: str
+    points: tuple[FunnelPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferFit:
+    """seconds = ``start_s`` + bytes / ``bytes_per_s``."""
+
+    start_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """``points`` (bytes, seconds), one per hand-off; ``fit`` None where they have no slope."""
+
+    title: str
+    points: tuple[tuple[float, float], ...]
+    fit: TransferFit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Values in percent over seconds of a run."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How full something was, over the time of one run."""
+
+    title: str
+    quantity: str
+    courses: tuple[Course, ...]
+
+
+Plot = (
+    Forest
+    | Ecdf
+    | Scatter
+    | Timeline
+    | Waterfall
+    | Order
+    | Rates
+    | Heat
+    | Happenings
+    | Funnel
+    | Transfers
+    | Usage
+)

@@ -9,14 +9,27 @@ from splitserve.lab.measure.attainment import Slo
 from splitserve.lab.plan.config_diff import Config
 from splitserve.lab.plan.phases import Run
 from splitserve.lab.plan.resolve import Plan
+from splitserve.lab.run.faults.seen import FaultSeen
 from splitserve.lab.run.journal import State
 from splitserve.lab.verdict.evidence import Evidence
 from splitserve.lab.verdict.outcome import Verdict
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSample:
+    """An arm's counters at ``t_s`` seconds from the start of a run, by ``name{label="value"}``."""
+
+    t_s: float
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """One attempt at a run, from 1. ``records`` with warm-up; ``before``, ``after``: environment.
+
+    ``kv_bytes``: moved between workers in this run, None where no server counted it. ``samples``:
+    the arm's counters while it ran, empty where nobody took them. ``fault``: what was seen of the
+    one that this run was made for.
 
     Only accepted ones enter figures. ``rate_per_s`` is what was asked for, None in a closed loop.
     """
@@ -29,6 +42,9 @@ class RunResult:
     rate_per_s: float | None = None
     before: Mapping[str, str] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
+    kv_bytes: float | None = None
+    samples: tuple[ServerSample, ...] = ()
+    fault: FaultSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,7 @@ class StudyResults:
     """``slo`` has the rule by which tail ITL is taken. ``seen``: what servers said, by
     ``class.name`` as in ``plan.table``. ``configs``: effective ones of the single and the split
     arm, None where only the plan's are known. ``self_test``: what the client's test said.
+    ``commit``: of the checkout that the lab runs from, None for an installed package.
     """
 
     plan: Plan
@@ -45,7 +62,7 @@ class StudyResults:
     slo: Slo
     made_at: datetime
     version: str
-    commit: str = "unknown"
+    commit: str | None = None
     seen: Mapping[str, str] = field(default_factory=dict)
     configs: tuple[Config, Config] | None = None
     commands: tuple[str, ...] = ()

@@ -2,18 +2,24 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any, Final
 
-from splitserve.errors import UnavailableError
+import msgspec
+
+from splitserve.errors import ConfigError, UnavailableError
 from splitserve.lab.load.record import RequestRecord, from_line
 from splitserve.lab.plan.config_diff import Config
-from splitserve.lab.plan.phases import Run, runs_of, target_cell
+from splitserve.lab.plan.phases import FAULTS, Run, runs_of, target_cell
 from splitserve.lab.plan.resolve import Plan
 from splitserve.lab.report.results import RunResult, StudyResults
+from splitserve.lab.run.faults.seen import FAULT_FILE, FaultSeen
 from splitserve.lab.run.figures import measures_of
 from splitserve.lab.run.folder import StudyFolder
 from splitserve.lab.run.journal import Entry, State, read_entries
 from splitserve.lab.verdict.evidence import Evidence
 from splitserve.lab.verdict.outcome import Verdict
+
+_KV_BYTES: Final = "splitserve_handoff_bytes_total"
 
 
 def results_in(
@@ -24,7 +30,7 @@ def results_in(
     *,
     made_at: datetime,
     version: str,
-    commit: str = "unknown",
+    commit: str | None = None,
     commands: tuple[str, ...] = (),
     seen: Mapping[str, str] | None = None,
 ) -> StudyResults:
@@ -74,6 +80,8 @@ def _result(folder: StudyFolder, run: Run, entry: Entry) -> RunResult:
         rate_per_s=entry.rate_per_s,
         before=server.get("before", {}).get("environment", {}),
         after=server.get("after", {}).get("environment", {}),
+        fault=_fault(folder, place) if kept and run.phase == FAULTS else None,
+        kv_bytes=_kv_bytes(server),
     )
 
 
@@ -83,6 +91,23 @@ def _records(folder: StudyFolder, place: str) -> tuple[RequestRecord, ...]:
         return tuple(from_line(line) for line in path.read_bytes().splitlines())
     except OSError as error:
         raise UnavailableError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _fault(folder: StudyFolder, place: str) -> FaultSeen | None:
+    told = folder.read_json(f"{place}/{FAULT_FILE}")
+    try:
+        return None if told is None else msgspec.convert(told, FaultSeen)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"{folder.path / place / FAULT_FILE} tells of no fault: {error}"
+        ) from error
+
+
+def _kv_bytes(server: Mapping[str, Any]) -> float | None:
+    """Between workers of ours, in the run."""
+    before, after = (server.get(side, {}).get("metrics", {}) for side in ("before", "after"))
+    moved = after.get(_KV_BYTES)
+    return None if moved is None else float(moved - before.get(_KV_BYTES, 0.0))
 
 
 def _config(folder: StudyFolder, label: str) -> Config | None:

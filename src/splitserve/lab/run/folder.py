@@ -9,12 +9,11 @@ verdict.json
 """
 
 import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -22,6 +21,7 @@ from splitserve.errors import ConfigError, UnavailableError
 from splitserve.lab.load.record import RequestRecord, from_line, to_line
 from splitserve.lab.plan.read import read_study
 from splitserve.lab.plan.resolve import Plan, resolved
+from splitserve.lab.run.disk import refused, write
 from splitserve.lab.run.journal import Journal, read_entries
 
 
@@ -84,14 +84,17 @@ class StudyFolder:
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            raise UnavailableError(f"cannot make {folder}: {error.strerror}") from error
+            raise refused(folder, error) from error
         return folder
 
     def set_aside(self, number: int, attempt: int) -> str:
         """Keeps a void attempt's files under a name of their own, which is returned."""
         kept = f"runs/{number}.void-{attempt}"
         if self.run_folder(number).exists():
-            self.run_folder(number).rename(self.path / kept)
+            try:
+                self.run_folder(number).rename(self.path / kept)
+            except OSError as error:
+                raise refused(self.path / kept, error) from error
         return kept
 
     def write_records(self, number: int, records: list[RequestRecord]) -> None:
@@ -99,7 +102,13 @@ class StudyFolder:
         self.write(f"runs/{number}/requests.jsonl", b"".join(map(to_line, ordered)))
 
     def read_records(self, number: int) -> list[RequestRecord]:
-        lines = (self.run_folder(number) / "requests.jsonl").read_bytes().splitlines()
+        path = self.run_folder(number) / "requests.jsonl"
+        try:
+            lines = path.read_bytes().splitlines()
+        except OSError as error:
+            raise UnavailableError(
+                f"{path} cannot be read ({error.strerror}), and run {number} counts; put it back"
+            ) from error
         return [from_line(line) for line in lines]
 
     def read_json(self, name: str) -> Any:
@@ -114,27 +123,24 @@ class StudyFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """Whole and on disk, or not at all."""
-        path = self.path / name
-        part = path.with_name(f".{path.name}.part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError as error:
-            raise UnavailableError(f"{path} cannot be written: {error.strerror}") from error
+        write(self.path / name, content)
 
     @contextmanager
     def held(self) -> Iterator[Journal]:
         """The journal, for one lab at a time: the kernel drops the lock when that dies."""
-        with (self.path / "lock").open("ab") as lock:
+        with self._lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise ConfigError(f"{self.path}: another lab is running this study") from error
             yield Journal(self.journal_path)
+
+    def _lock(self) -> BinaryIO:
+        path = self.path / "lock"
+        try:
+            return path.open("ab")
+        except OSError as error:
+            raise refused(path, error) from error
 
     def _note(self) -> _PlanNote:
         try:

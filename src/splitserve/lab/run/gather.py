@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from splitserve.lab.plan.phases import target_cell
+from splitserve.lab.plan.phases import ALONE, target_cell
 from splitserve.lab.plan.resolve import Plan
 from splitserve.lab.plan.study import CHUNKED, CONCURRENCY, PROMPT_LEN, PROXY, Study
 from splitserve.lab.run.accepted import DonePair, DoneRun, accepted_runs, as_evidence, pairs_in
@@ -12,9 +12,9 @@ from splitserve.lab.run.folder import StudyFolder
 from splitserve.lab.run.function_state import function_works
 from splitserve.lab.run.rollback.proof import rollback_proof
 from splitserve.lab.run.rulebook import rules_of
-from splitserve.lab.run.signals import handoffs_of, signals_of
+from splitserve.lab.run.signals import Answers, answers_of, handoffs_of, signals_of
 from splitserve.lab.stats.interval import mean
-from splitserve.lab.verdict.evidence import Checks, Evidence, Pair, RunFigures
+from splitserve.lab.verdict.evidence import Checks, Evidence, Pair, RunFigures, Signals
 from splitserve.launch.topology import VLLM
 
 _BLOCK_TOKENS: Final = 16
@@ -41,9 +41,26 @@ def gather(plan: Plan, folder: StudyFolder) -> Evidence:
         closed_loop=_closed_loop(plan.study, done),
         second_start=second_start(target),
         handoffs=handoffs_of(target, _block_tokens(plan), own_engine=_own_engine(plan)),
-        signals=signals_of(target, plan.study.workload.sampling.temperature),
+        signals=_signals(plan.study, done, target),
         rollback=rollback_proof(plan.study, folder, done),
     )
+
+
+def _signals(study: Study, done: Sequence[DoneRun], target: Sequence[DonePair]) -> Signals:
+    found = signals_of(target, _answers(study, done, target))
+    return replace(found, rebinned=any(pair.rebinned for pair in target))
+
+
+def _answers(study: Study, done: Sequence[DoneRun], target: Sequence[DonePair]) -> Answers:
+    """Nothing where answers are drawn: those differ by chance."""
+    if study.workload.sampling.temperature != 0:
+        return Answers()
+    single, split = (
+        next((one for one in done if (one.run.phase, one.run.series) == where), None)
+        for where in (("baseline", ALONE), ("function", "function"))
+    )
+    alone = None if single is None or split is None else (single, split)
+    return answers_of(target, pairs_in(done, "baseline", "A/A"), alone)
 
 
 def second_start(pairs: Sequence[DonePair]) -> tuple[Pair, ...]:

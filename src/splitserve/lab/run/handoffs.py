@@ -1,10 +1,17 @@
-"""What a gateway of ours counted of its hand-offs during a run, from its metrics at both ends."""
+"""What a gateway of ours told of its hand-offs during a run: its metrics at both ends, and what it
+said with each answer."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
+from splitserve.lab.load.record import RequestRecord
+from splitserve.lab.measure.latency import ttft_user
+from splitserve.lab.measure.outcomes import measured, standing
+from splitserve.lab.measure.parts import handoff_s
+from splitserve.lab.stats.quantile import inverse_cdf
 from splitserve.lab.stats.shares import Count
 
 Metrics = Mapping[str, float]
@@ -19,8 +26,10 @@ P95: Final = 0.95
 
 @dataclass(frozen=True, slots=True)
 class RunHandoffs:
-    """``p95_s`` is the upper bound of the bucket in which the 95th percentile lies, infinite where
-    failed ones reach it. ``whole``: requests whose prompt the decode worker computed itself.
+    """Quantiles are over measured requests where their answers told, from prefill's end to where
+    decode had the KV; else ``p95_s`` is the upper bound of the bucket of the 95th percentile of
+    what the prefill workers saw of it. Infinite where failed ones reach them. ``share_of_ttft``:
+    the median request's. ``whole``: requests whose prompt the decode worker computed itself.
     ``reasons`` are failures by rung and reason. ``preemptions``: of all workers."""
 
     done: int
@@ -29,9 +38,13 @@ class RunHandoffs:
     whole: Count
     reasons: dict[str, int]
     preemptions: int
+    p50_s: float | None = None
+    share_of_ttft: float | None = None
 
 
-def run_handoffs(before: Metrics, after: Metrics) -> RunHandoffs | None:
+def run_handoffs(
+    before: Metrics, after: Metrics, records: Iterable[RequestRecord] = ()
+) -> RunHandoffs | None:
     """None where nothing was counted: another kind of server, or no request handed on."""
     counts = _since(before, after)
     bounds = sorted(
@@ -49,13 +62,21 @@ def run_handoffs(before: Metrics, after: Metrics) -> RunHandoffs | None:
     placed = _sum(counts, _PLACED)
     if done + failed == 0 or placed == 0:
         return None
+    told = [
+        (took_s, took_s / ttft_user(record))
+        for record in measured(records)
+        if standing(record).served and (took_s := handoff_s(record)) is not None
+    ]
+    each = [took_s for took_s, _ in told] + [math.inf] * failed
     return RunHandoffs(
         done=done,
-        p95_s=_bound(bounds, done + failed),
+        p95_s=inverse_cdf(each, P95) if told else _bound(bounds, done + failed),
         failed=Count(failed, done + failed),
         whole=Count(round(_sum(counts, _PLACED, _WHOLE)), round(placed)),
         reasons=reasons,
         preemptions=round(_sum(counts, _PREEMPTED)),
+        p50_s=inverse_cdf(each, 0.5) if told else None,
+        share_of_ttft=median(share for _, share in told) if told else None,
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from splitserve.errors import ConfigError, UnavailableError
+from splitserve.lab.run.disk import append, refused
 
 
 class State(StrEnum):
@@ -51,9 +52,8 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, tag_field="schema", tag="
 
 
 class Journal:
-    """The entries of one study. Open once; ``add`` raises UnavailableError when the disk is full.
-
-    ConfigError for a file that is none.
+    """The entries of one study. Open once; ``add`` raises UnavailableError when the disk is full,
+    and then the entry is not in the file either. ConfigError for a file that is none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,14 +63,7 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         """On disk when it returns."""
-        line = msgspec.json.encode(entry) + b"\n"
-        try:
-            with self._path.open("ab") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UnavailableError(f"{self._path} cannot be written: {error.strerror}") from error
+        append(self._path, msgspec.json.encode(entry) + b"\n")
         self.entries.append(entry)
 
     def last(self, number: int) -> Entry | None:
@@ -121,4 +114,7 @@ def _cut_torn_line(path: Path) -> None:
     if path.exists():
         content = path.read_bytes()
         if content and not content.endswith(b"\n"):
-            os.truncate(path, content.rfind(b"\n") + 1)
+            try:
+                os.truncate(path, content.rfind(b"\n") + 1)
+            except OSError as error:
+                raise refused(path, error) from error

@@ -22,7 +22,7 @@ from splitserve.lab.load.corpus.synthetic import (
     synthetic_sessions,
 )
 from splitserve.lab.load.corpus.traces import Fit, read_trace
-from splitserve.lab.load.request import LoadRequest
+from splitserve.lab.load.request import LoadRequest, prompt_lengths
 from splitserve.lab.load.schedule import conversations
 from splitserve.lab.plan.phases import Cell
 from splitserve.lab.plan.study import Study
@@ -102,7 +102,12 @@ class Source:
             if taken >= count:
                 return
             taken += len(turns)
-            yield tuple(replace(t, request_id=f"{kind}-{shard}-{t.request_id}") for t in turns)
+            yield tuple(_named(turn, f"{kind}-{shard}") for turn in turns)
+
+
+def _named(turn: LoadRequest, name: str) -> LoadRequest:
+    session = None if turn.session is None else f"{name}-{turn.session}"
+    return replace(turn, request_id=f"{name}-{turn.request_id}", session=session)
 
 
 def seed_of(seed: int, cell: Cell, shard: int) -> int:
@@ -124,16 +129,16 @@ def _rows(
         think_s = work.sessions.think_s if work.sessions else 0.0
         cap = corpus.output_tokens.get(cell.output, _ANSWER)
         read = _TALKS[corpus.source](file, Talk(cap, think_s, work.sampling.ignore_eos))
-    return [
-        turns for turns in conversations(read) if all(_fits(turn, corpus, cell) for turn in turns)
-    ]
+    return [turns for turns in conversations(read) if _fit(turns, corpus, cell)]
 
 
-def _fits(request: LoadRequest, corpus: Corpus, cell: Cell) -> bool:
-    if request.is_chat:
+def _fit(turns: tuple[LoadRequest, ...], corpus: Corpus, cell: Cell) -> bool:
+    if turns[0].is_chat:
         return True
-    return _in_band(len(request.prompt), corpus.prompt_tokens, cell.prompt) and _in_band(
-        request.max_tokens, corpus.output_tokens, cell.output
+    return all(
+        _in_band(length, corpus.prompt_tokens, cell.prompt)
+        and _in_band(turn.max_tokens, corpus.output_tokens, cell.output)
+        for turn, length in zip(turns, prompt_lengths(turns), strict=True)
     )
 
 

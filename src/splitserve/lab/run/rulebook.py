@@ -36,6 +36,7 @@ def rules_of(study: Study) -> Rules:
             accepted_ttft_ratio=allowed.ttft_ratio,
             accepted_tail_itl_ratio=allowed.tail_itl_ratio,
             outputs_differ=allowed.output_differs_share,
+            outputs_differ_under_load=allowed.output_differs_load_share,
         ),
         pairs=study.stats.pairs,
         aa_pairs=study.stats.aa_pairs,

@@ -1,6 +1,7 @@
 """Observations beside the figures, from the records and metrics of the target pairs."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from splitserve.lab.load.record import RequestRecord
 from splitserve.lab.measure.latency import tokens_per_event
@@ -11,9 +12,17 @@ from splitserve.lab.stats.shares import Count, pooled
 from splitserve.lab.verdict.evidence import Handoffs, Signals
 
 
-def signals_of(pairs: Sequence[DonePair], temperature: float) -> Signals:
-    """What was seen in ``pairs``; all else stands as not measured. Answers are compared where the
-    plan's ``temperature`` is 0: others differ by chance."""
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Counts of greedy answers that differ, None where none were compared."""
+
+    alone: Count | None = None
+    under_load: Count | None = None
+    control: Count | None = None
+
+
+def signals_of(pairs: Sequence[DonePair], answers: Answers) -> Signals:
+    """What was seen in ``pairs``; all else stands as not measured."""
     a, b = [pair.a for pair in pairs], [pair.b for pair in pairs]
     known = [run.handoffs for run in b if run.handoffs is not None]
     return Signals(
@@ -22,7 +31,9 @@ def signals_of(pairs: Sequence[DonePair], temperature: float) -> Signals:
         tokens_per_event_a=_tokens_per_event(a),
         tokens_per_event_b=_tokens_per_event(b),
         decode_preemptions=sum(one.preemptions for one in known) if known else None,
-        outputs_differ=_differing(pairs) if temperature == 0 else None,
+        outputs_differ=answers.alone,
+        outputs_differ_under_load=answers.under_load,
+        outputs_differ_control=answers.control,
     )
 
 
@@ -41,11 +52,27 @@ def handoffs_of(
         return None
     whole = pooled([one.whole for one in known]).share
     lengths = [r.prompt_tokens for r in _served(runs) if r.prompt_tokens is not None]
+    shares = [one.share_of_ttft for one in known if one.share_of_ttft is not None]
     return Handoffs(
         p95_s=tuple(one.p95_s for one in known),
         failed=tuple(one.failed for one in known),
+        share_of_ttft=mean(shares) if shares else None,
         local_tokens=whole * mean(lengths) if lengths and own_engine else None,
         block_tokens=block_tokens,
+    )
+
+
+def answers_of(
+    target: Sequence[DonePair],
+    control: Sequence[DonePair],
+    alone: tuple[DoneRun, DoneRun] | None,
+) -> Answers:
+    """How many greedy answers differ: between the arms under load, between two runs of the single
+    arm, and between one run of each arm that got its requests one at a time."""
+    return Answers(
+        alone=None if alone is None else same_answers(alone[0].records, alone[1].records),
+        under_load=differing(target),
+        control=differing(control),
     )
 
 
@@ -59,7 +86,8 @@ def same_answers(one: Sequence[RequestRecord], other: Sequence[RequestRecord]) -
     return Count(sum(first[name] != second[name] for name in both), len(both))
 
 
-def _differing(pairs: Sequence[DonePair]) -> Count | None:
+def differing(pairs: Sequence[DonePair]) -> Count | None:
+    """Answers that are not the same in both runs of their pair; None where none were compared."""
     counts = [same_answers(pair.a.records, pair.b.records) for pair in pairs]
     known = [count for count in counts if count is not None]
     return pooled(known) if known else None

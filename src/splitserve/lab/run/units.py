@@ -3,15 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
 
-from splitserve.lab.plan.phases import Run
-
-NOT_DONE: Final = {
-    "goodput": "the search for the highest rate is not made by this version",
-    "faults": "faults are not brought about by this version",
-}
-"""Phases that stand in a plan and are left out, and what is said of it."""
+from splitserve.lab.plan.phases import GOODPUT, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +31,12 @@ class Unit:
         return sum(run.seconds for run in self.runs)
 
     def text(self) -> str:
-        """For people: ``target, pair 3`` or ``baseline, idle``."""
-        pair = self.runs[0].pair
+        """For people: ``target, pair 3``, ``baseline, idle`` or ``goodput, step 2``."""
+        first = self.runs[0]
         name = self.phase if self.phase == self.series else f"{self.phase}, {self.series}"
-        return name if pair is None else f"{name}, pair {pair + 1}"
+        if self.phase == GOODPUT:
+            return f"{name}, step {first.position + 1}"
+        return name if first.pair is None else f"{name}, pair {first.pair + 1}"
 
 
 def units_of(runs: Sequence[Run]) -> tuple[Unit, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 from splitserve.lab.load.record import Outcome, RequestRecord
 from splitserve.lab.measure.outcomes import counted, measured
 from splitserve.lab.plan.study import Study
+from splitserve.lab.run.warmup import unsettled
 from splitserve.lab.stats.quantile import inverse_cdf
 
 NEVER_SENT: Final = 0.001
@@ -34,8 +35,8 @@ def why_void(
 ) -> str | None:
     """The first rule that the run breaks, in words; None for a run that counts.
 
-    ``changed``: names of the environment that are not as before the run; ``not_alive``: what is
-    wrong with the arm after it.
+    ``changed``: names of the environment that are not as before the run; ``not_alive``: what of
+    the arm or the client ended in it.
     """
     asked = measured(records)
     lags = [record.lag_s for record in asked if record.lag_s is not None]
@@ -43,7 +44,7 @@ def why_void(
     late_s = inverse_cdf(lags, LAG_QUANTILE) if lags else 0.0
     limit_s = lag_limit_s(study)
     rules = (
-        (not_alive is not None, f"the server did not live through it: {not_alive}"),
+        (not_alive is not None, not_alive or ""),
         (bool(changed), f"the environment changed: {', '.join(changed)}"),
         (not asked, "nothing was measured"),
         (
@@ -55,6 +56,11 @@ def why_void(
             f"the client was late: p99 {1000 * late_s:.1f} ms, allowed {1000 * limit_s:.1f} ms",
         ),
         (bool(asked) and _unreached(asked), "no request reached the server"),
+        (
+            unsettled(records, study.metrics),
+            "warm-up was not over in half of the window: TTFT was still falling; set "
+            "metrics.warmup_min_s higher",
+        ),
     )
     return next((reason for broken, reason in rules if broken), None)
 

@@ -23,11 +23,14 @@ class RatePoint:
 class Goodput:
     """``carried``: the greatest rate shown to meet the target, 0 when none is.
 
-    ``missed``: the smallest rate shown to miss it, infinite when none is. ``next_rate``: what to
-    measure next, None when the two sides are close enough.
+    ``not_shown``: the smallest measured rate above, whose lower bound does not reach the target;
+    ``missed``: the smallest whose upper bound does not either, which is shown to miss it. Both are
+    infinite when there is none. ``next_rate``: what to measure next, None when ``carried`` and
+    ``not_shown`` are close enough.
     """
 
     carried: float
+    not_shown: float
     missed: float
     next_rate: float | None
 
@@ -46,8 +49,8 @@ def goodput(
     bounds = {p.rate: clopper_pearson(p.good, 2 * confidence - 1) for p in smooth}
     carried = max((rate for rate, b in bounds.items() if b.low >= target), default=0.0)
     missed = min((rate for rate, b in bounds.items() if b.high < target), default=math.inf)
-    ceiling = min((rate for rate in bounds if rate > carried), default=math.inf)
-    return Goodput(carried, missed, _between(carried, ceiling, max(bounds), tolerance))
+    above = min((rate for rate in bounds if rate > carried), default=math.inf)
+    return Goodput(carried, above, missed, _between(carried, above, max(bounds), tolerance))
 
 
 def smoothed(points: Sequence[RatePoint]) -> tuple[RatePoint, ...]:

@@ -96,6 +96,13 @@ def difference_upper(a: Sequence[Count], b: Sequence[Count], confidence: float =
     return max(exact, _run_upper(gaps, two_sided))
 
 
+def surely_more(b: Count, a: Count | None, margin: float, confidence: float = 0.95) -> bool:
+    """Whether the share of ``b`` is above that of ``a`` by more than ``margin``, and not by chance.
+    Without ``a`` it is compared with zero."""
+    beyond = wilson(b, confidence) if a is None else difference(a, b, confidence)
+    return beyond.low > margin
+
+
 def mcnemar(only_a: int, only_b: int) -> float:
     """Exact two-sided p value for the same requests in both arms.
 

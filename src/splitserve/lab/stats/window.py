@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from statistics import variance
 
 from splitserve.lab.stats.distributions import t_quantile
 from splitserve.lab.stats.interval import Interval, mean
 from splitserve.lab.stats.quantile import inverse_cdf
 
 BATCH = 5
+SECTIONS = 4
+"""Of half a window."""
 
 
 def warmup_end(values: Sequence[float]) -> int | None:
@@ -29,6 +32,25 @@ def warmup_end(values: Sequence[float]) -> int | None:
         if error < least:
             best, least = cut, error
     return None if 2 * best > len(means) or len(means) <= BATCH else best * BATCH
+
+
+def still_falls(values: Sequence[float], confidence: float = 0.995) -> bool:
+    """Whether the first half lies above the second by more than chance: a warm-up that lasts.
+
+    ``values`` in order of time. Means of four sections a half are compared, since neighbours are
+    alike. MSER alone will not do for this: of runs that are stationary but wait in a queue (M/M/1
+    at 0.8) it looks past their middle in a quarter. A level that rises is no warm-up but a result:
+    a server that is overrun.
+    """
+    length = len(values) // (2 * SECTIONS)
+    if length == 0:
+        return False
+    top = max((v for v in values if math.isfinite(v)), default=0.0)
+    finite = [min(v, top) for v in values]
+    means = [mean(finite[i * length : (i + 1) * length]) for i in range(2 * SECTIONS)]
+    first, second = means[:SECTIONS], means[SECTIONS:]
+    spread = math.sqrt((variance(first) + variance(second)) / SECTIONS)
+    return mean(first) - mean(second) > t_quantile(confidence, 2 * (SECTIONS - 1)) * spread
 
 
 def sectioned(

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from splitserve.lab.stats.control import within_noise
+from splitserve.lab.stats.control import NoiseFloor, within_noise
+from splitserve.lab.stats.interval import exponential
 from splitserve.lab.verdict.comparison import compare
 from splitserve.lab.verdict.facts import Facts
 from splitserve.lab.verdict.guards import NO_PAIR, guard_errors, guard_kv, guard_latency
@@ -17,6 +18,13 @@ from splitserve.lab.verdict.rules import Resources, Verification
 VALID: Final = "valid"
 IMPROVE: Final = "improve"
 
+# What was not measured says what would measure it.
+_UNTESTED: Final = "no preflight was made: splitserve lab run, or resume, makes it"
+_PAIRS: Final = "let the pairs at the target cell end (splitserve lab resume)"
+_NO_ROLLBACK: Final = (
+    "no rollback was tried: [rollback] in the plan, with arms that the lab starts from topologies"
+)
+
 
 def valid(facts: Facts) -> Clause:
     """Whether the study may say anything at all."""
@@ -24,14 +32,14 @@ def valid(facts: Facts) -> Clause:
     rules, checks = evidence.rules, evidence.checks
     measured = rules.verification is Verification.MEASURED
     parts = [
-        yes_no(checks.preflight, "preflight passed", "preflight failed", "no preflight was made"),
+        yes_no(checks.preflight, "preflight passed", "preflight failed", _UNTESTED),
         yes_no(
             checks.plan_unchanged,
             "the plan's hash is the one from before",
             "the plan was changed after its hash",
-            "the plan's hash was not checked",
+            "the plan's hash was not checked: report from the folder of the study",
         ),
-        _told(measured, f"verification class is {rules.verification.value}"),
+        _told(measured, f"the study is of class {rules.verification.value}"),
         _told(
             len(evidence.target) >= rules.pairs,
             f"{len(evidence.target)} valid pairs of {rules.pairs} needed",
@@ -41,12 +49,7 @@ def valid(facts: Facts) -> Clause:
             f"{len(evidence.control)} valid A/A pairs of {max(2, rules.aa_pairs)} needed",
         ),
     ]
-    parts += [
-        _told(floor.clean, f"A/A {name}: {floor.point:+.3g} (log or share), noise")
-        if floor.clean
-        else _told(False, f"A/A {name}: {floor.point:+.3g} (log or share), a difference of its own")
-        for name, floor in facts.floors.items()
-    ]
+    parts += [_own(name, floor) for name, floor in facts.floors.items()]
     return clause(VALID, parts)
 
 
@@ -59,7 +62,7 @@ def improve(facts: Facts) -> Clause:
     open_end = Status.NOT_SHOWN if found.possible else Status.FAILS
     texts = [
         f"{name} B/A {effect_text(effect, 1 - rules.alpha)}, "
-        f"Holm p {found.tests[name].adjusted:.3g}, wanted {math.exp(least):g}"
+        f"Holm p {found.tests[name].adjusted:.3g}, wanted at most {math.exp(least):g}"
         for name, (effect, least) in latencies(target, rules).items()
     ]
     share = f"attainment B - A {effect_text(target.attainment, 1 - rules.alpha)}"
@@ -69,7 +72,8 @@ def improve(facts: Facts) -> Clause:
     ]
     if found.shown:
         met = "is" if found.meets_slo else "is not"
-        parts.append(Judged(Status.HOLDS, f"B {met} shown to reach {rules.slo.attainment:.4g}"))
+        wanted = f"{100 * rules.slo.attainment:.4g} %"
+        parts.append(Judged(Status.HOLDS, f"attainment of B {met} shown to reach {wanted}"))
     return clause(IMPROVE, parts)
 
 
@@ -82,20 +86,21 @@ def reproduce(facts: Facts) -> Clause:
             yes_no(
                 checks.captured,
                 "versions, connector and network were captured in full",
-                "versions, connector or network could not be captured in full",
-                "the environment was not captured",
+                "versions, connector or network could not be captured in full: both arms have to "
+                "answer /version, and the plan has to name the split's connector",
+                f"the environment was not captured: {_PAIRS}",
             ),
             yes_no(
                 checks.environment_unchanged,
                 "the environment stayed the same",
                 "the environment changed during the study",
-                "the environment was not compared",
+                f"the environment was not compared: {_PAIRS}",
             ),
             yes_no(
                 _second_start(facts),
                 "a second start lies in the noise floor",
                 "a second start differs from the first",
-                "no second start was measured",
+                'no second start was measured: state.cache_reset = "restart" starts arms anew',
             ),
         ],
     )
@@ -105,7 +110,7 @@ def rollback(facts: Facts) -> Clause:
     """One can go back to the single configuration."""
     proof = facts.evidence.rollback
     if proof is None:
-        return clause("rollback", [Judged(Status.NOT_SHOWN, "no rollback was tried")])
+        return clause("rollback", [Judged(Status.NOT_SHOWN, _NO_ROLLBACK)])
     lacking = unmet(proof, facts.evidence.rules.alpha)
     passed = Judged(Status.HOLDS, f"single served again after {proof.return_s:g} s, as before")
     return clause("rollback", [Judged(Status.FAILS, says) for says in lacking] or [passed])
@@ -114,7 +119,9 @@ def rollback(facts: Facts) -> Clause:
 def capacity(facts: Facts) -> Clause:
     """Both arms hold the same GPUs."""
     resources = facts.evidence.rules.resources
-    return clause("capacity", [_told(resources is Resources.SAME, f"resources: {resources.value}")])
+    if resources is Resources.SAME:
+        return clause("capacity", [_told(True, "both arms hold the same resources")])
+    return clause("capacity", [_told(False, "the arms hold different resources: added capacity")])
 
 
 CLAUSES: Final[tuple[Callable[[Facts], Clause], ...]] = (
@@ -149,6 +156,15 @@ def _second_start(facts: Facts) -> bool | None:
     level = 1 - evidence.rules.alpha
     effects = latencies(again, evidence.rules)
     return all(within_noise(effects[n][0], -effects[n][1], level) for n in (TAIL_ITL, TTFT))
+
+
+def _own(name: str, floor: NoiseFloor) -> Judged:
+    """What A differs from itself by: a ratio for a time, percentage points for a share."""
+    is_time = name in (TAIL_ITL, TTFT)
+    by = f"ratio {exponential(floor.point):.3g}" if is_time else f"{100 * floor.point:+.3g} pp"
+    if floor.clean:
+        return _told(True, f"A against itself, {name}: {by}, which is noise")
+    return _told(False, f"A against itself, {name}: {by}, a difference that should not be there")
 
 
 def _told(kept: bool, says: str) -> Judged:

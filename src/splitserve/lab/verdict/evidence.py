@@ -70,7 +70,8 @@ class Signals:
     turns' tokens, computed anew by prefill. ``frontend_cpu``: of what the API server or proxy may
     use; ``frontend_share``: of TTFT spent on tokenising and parsing. ``*_busy``: utilisation.
     ``start_matters``: the effect differs by deployment start. ``outputs_differ``: greedy answers
-    that are not the same in both arms.
+    that are not the same in both arms, given one at a time; ``outputs_differ_under_load`` in the
+    target's pairs, ``outputs_differ_control`` in those of the single arm with itself.
     """
 
     cached_a: float | None = None
@@ -87,6 +88,8 @@ class Signals:
     decode_kv_usage: float | None = None
     start_matters: bool | None = None
     outputs_differ: Count | None = None
+    outputs_differ_under_load: Count | None = None
+    outputs_differ_control: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)

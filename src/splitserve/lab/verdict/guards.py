@@ -8,11 +8,33 @@ from splitserve.lab.verdict.comparison import Comparison
 from splitserve.lab.verdict.evidence import Handoffs
 from splitserve.lab.verdict.facts import Facts
 from splitserve.lab.verdict.improvement import TAIL_ITL, TTFT, latencies
-from splitserve.lab.verdict.judged import Judged, clause, effect_text, within, yes_no
+from splitserve.lab.verdict.judged import (
+    Judged,
+    at_most,
+    clause,
+    effect_text,
+    within,
+    yes_no,
+)
 from splitserve.lab.verdict.outcome import Clause, Status
 from splitserve.lab.verdict.rules import Rules
 
-NO_PAIR = Judged(Status.NOT_SHOWN, "no valid pair in the target cell")
+NO_PAIR = Judged(
+    Status.NOT_SHOWN,
+    "no valid pair in the target cell: let its pairs end (splitserve lab resume)",
+)
+_NO_HANDOFF = (
+    "no KV hand-off was measured: take a split whose gateway counts them on /metrics, as "
+    "Splitserve's does"
+)
+_NO_RETRIES = (
+    "retries were not recorded: take a split whose gateway counts them on /metrics, as "
+    "Splitserve's does"
+)
+_NO_OTHER = "it is not known which latency improves, and so not which one has to be guarded"
+_NO_LOCAL_TOKENS = (
+    "what decode computed itself was not recorded: only Splitserve's own engine tells it"
+)
 
 
 def guard_latency(facts: Facts) -> Clause:
@@ -25,7 +47,7 @@ def guard_latency(facts: Facts) -> Clause:
     parts = [_latency(name, facts.target, facts.evidence.rules) for name in sorted(others)]
     if not parts and found.improved:
         parts = [Judged(Status.HOLDS, "both latencies improved")]
-    unknown = [Judged(Status.NOT_SHOWN, "which latency improves, and which not, is not known")]
+    unknown = [Judged(Status.NOT_SHOWN, _NO_OTHER)]
     return clause("guard_latency", parts or unknown)
 
 
@@ -33,7 +55,7 @@ def guard_kv(facts: Facts) -> Clause:
     """Hand-offs are fast enough, hardly ever fail, and are really used."""
     rules, handoffs = facts.evidence.rules, facts.evidence.handoffs
     if handoffs is None or not handoffs.p95_s or not handoffs.failed:
-        return clause("guard_kv", [Judged(Status.NOT_SHOWN, "no KV hand-off was measured")])
+        return clause("guard_kv", [Judged(Status.NOT_SHOWN, _NO_HANDOFF)])
     parts = [_handoff_time(handoffs, rules), _handoff_failures(handoffs, rules), _used(handoffs)]
     return clause("guard_kv", parts)
 
@@ -61,7 +83,7 @@ def guard_errors(facts: Facts) -> Clause:
             facts.evidence.checks.retries_disclosed,
             "retries are listed by reason",
             "retries are hidden",
-            "retries were not recorded",
+            _NO_RETRIES,
         ),
     ]
     return clause("guard_errors", parts)
@@ -76,13 +98,13 @@ def _latency(name: str, target: Comparison, rules: Rules) -> Judged:
         times, limit = target.b(lambda run: run.tail_itl_s), rules.slo.tail_itl_s
         accepted = rules.margins.accepted_tail_itl_ratio
     bounds = typical_interval(times, 1 - 2 * rules.alpha)
-    says = f"{name} of B at most {bounds.high:.4g} s"
+    says = f"{name} of B {at_most(bounds.high, ' s', digits=4)}"
     parts = [Judged(within(bounds.low, bounds.high, limit), says)]
     ratio = effect.ratio_interval(1 - 2 * rules.alpha)
     allowed = f"SLO {limit:g} s"
     if accepted is not None:
         parts.append(
-            Judged(within(ratio.low, ratio.high, accepted), f"ratio at most {ratio.high:.3g}")
+            Judged(within(ratio.low, ratio.high, accepted), f"ratio {at_most(ratio.high, '')}")
         )
         allowed += f" or ratio {accepted:g}"
     statuses = [part.status for part in parts]
@@ -100,7 +122,8 @@ def typical(times: list[float]) -> float:
 def _handoff_time(handoffs: Handoffs, rules: Rules) -> Judged:
     budget, level = rules.margins.handoff_p95_s, 1 - rules.alpha
     bounds = typical_interval(handoffs.p95_s, 2 * level - 1)
-    says = f"KV hand-off p95 at most {1000 * bounds.high:.4g} ms, budget {1000 * budget:.4g} ms"
+    upper = at_most(bounds.high, " ms", 1000, digits=4)
+    says = f"KV hand-off p95 {upper}, budget {1000 * budget:.4g} ms"
     return Judged(within(bounds.low, bounds.high, budget), says)
 
 
@@ -119,5 +142,5 @@ def _used(handoffs: Handoffs) -> Judged:
         used,
         "decode computed no more than one block of a prompt itself",
         f"decode computed {local} prompt tokens a request itself: KV was not used",
-        "what decode computed itself was not recorded",
+        _NO_LOCAL_TOKENS,
     )

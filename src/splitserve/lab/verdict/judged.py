@@ -1,5 +1,6 @@
 """One sentence of evidence with what it means, and a clause made of several."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def within(low: float, high: float, limit: float) -> Status:
 
 
 def effect_text(effect: Paired, confidence: float) -> str:
-    """``0.71 [0.65, 0.78], 8 pairs`` for a ratio, percentage points for a share."""
+    """``0.71, [0.65, 0.78], 8 pairs`` for a ratio, percentage points for a share."""
     interval: Interval
     if effect.scale is Scale.RATIO:
         interval, point, unit = effect.ratio_interval(confidence), effect.ratio, ""
@@ -48,5 +49,24 @@ def effect_text(effect: Paired, confidence: float) -> str:
         interval = Interval(100 * plain.low, 100 * plain.high, confidence)
         point, unit = 100 * effect.point, " pp"
     how = ", by order" if effect.by_order else ""
-    bounds = f"[{interval.low:.3g}, {interval.high:.3g}]"
-    return f"{point:.3g}{unit} {bounds}, {effect.pairs} pairs{how}"
+    return f"{_bound(point)}{unit}, {_bounds(interval)}, {effect.pairs} pairs{how}"
+
+
+def at_most(bound: float, unit: str, scale: float = 1.0, digits: int = 3) -> str:
+    """``at most 12 ms``: an upper bound, times ``scale``, in a sentence."""
+    if math.isinf(bound):
+        return "without an upper bound (n too small, or failures reach it)"
+    return f"at most {scale * bound:.{digits}g}{unit}"
+
+
+def _bounds(interval: Interval) -> str:
+    # A ratio's interval that says nothing begins at 0, not below it.
+    if interval.low <= 0 and math.isinf(interval.high):
+        return "no bound (n too small)"
+    return f"[{_bound(interval.low)}, {_bound(interval.high)}]"
+
+
+def _bound(value: float) -> str:
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:.3g}"

@@ -6,7 +6,7 @@ True or False where what a rule needs was measured, None where it was not.
 import math
 
 from splitserve.lab.stats.interval import typical_upper
-from splitserve.lab.stats.shares import pooled
+from splitserve.lab.stats.shares import pooled, surely_more
 from splitserve.lab.verdict.comparison import Direction
 from splitserve.lab.verdict.facts import Facts
 from splitserve.lab.verdict.guards import typical
@@ -186,11 +186,16 @@ def proxy_costs(facts: Facts) -> bool | None:
 
 
 def answers_differ(facts: Facts) -> bool | None:
-    """R22."""
-    differing = facts.evidence.signals.outputs_differ
-    if differing is None:
+    """R22: given one at a time, or under load beyond what the single arm does by itself."""
+    signals, margins = facts.evidence.signals, facts.evidence.rules.margins
+    alone, loaded = signals.outputs_differ, signals.outputs_differ_under_load
+    if alone is None and loaded is None:
         return None
-    return differing.share > facts.evidence.rules.margins.outputs_differ
+    if alone is not None and alone.share > margins.outputs_differ:
+        return True
+    return loaded is not None and surely_more(
+        loaded, signals.outputs_differ_control, margins.outputs_differ_under_load
+    )
 
 
 def _above(value: float | None, limit: float) -> bool | None:

@@ -56,7 +56,12 @@ class SmallestEffects:
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """What may get worse, at most. Shares as fractions; an accepted ratio of None: SLO only."""
+    """What may get worse, at most. Shares as fractions; an accepted ratio of None: SLO only.
+
+    ``outputs_differ``: of greedy answers given one at a time. Under load near ties fall as the
+    batch does, in one deployment too: ``outputs_differ_under_load`` is what may come on top of how
+    often the single one differs from itself.
+    """
 
     error_difference: float = 0.005
     error_share: float = 0.01
@@ -66,6 +71,7 @@ class Margins:
     accepted_ttft_ratio: float | None = 1.25
     accepted_tail_itl_ratio: float | None = 1.25
     outputs_differ: float = 0.02
+    outputs_differ_under_load: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ def gateway_process(
             *("--reasoning-parser", gateway.reasoning_parser),
             *(() if keys is None else ("--api-key-file", keys)),
             *(() if vllm_key is None else ("--vllm-api-key-file", vllm_key)),
+            *(("--enable-per-request-metrics",) if gateway.enable_per_request_metrics else ()),
             *(("--reuse-port",) if several else ()),
             *_SUPERVISED,
         ),

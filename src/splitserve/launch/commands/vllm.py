@@ -17,6 +17,7 @@ from splitserve.router.workers.vllm.dialects.registry import dialect_for
 from splitserve.router.workers.vllm.settings import SCHEME
 
 _PRIORITIES: Final = "--scheduling-policy"
+_TIMES: Final = "--enable-per-request-metrics"
 
 
 def worker_process(slot: WorkerSlot) -> ProcessSpec:
@@ -71,6 +72,7 @@ def instance_address(
     seats = group.max_num_seqs if group.attached else group.sizes.max_num_seqs
     query |= {} if seats is None else {"max_num_seqs": seats}
     query |= {"priorities": 1} if _takes_priorities(group) else {}
+    query |= {"per_request_metrics": 1} if _TIMES in group.args else {}
     return f"{SCHEME}{url.rstrip('/')}?{urlencode({**query, **facts})}"
 
 

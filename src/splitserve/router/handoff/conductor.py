@@ -144,6 +144,9 @@ class Conductor:
 
     def _tokens(self, worker: WorkerId, message: StepTokens) -> None:
         assignments = self._ledger.at(worker)
+        for began in message.began:
+            if (begun := assignments.get(began.request_id)) is not None:
+                begun.generation.course.told(worker, began)
         for chunk in message.chunks:
             assignment = assignments.get(chunk.request_id)
             if assignment is None:
@@ -163,10 +166,13 @@ class Conductor:
             tokens = self._ledger.settle(worker, assignment.request_id)
             if tokens:
                 self._around.prompted(worker, tokens)
+            generation.course.spoke(worker, self._clock())
             self.step(generation, Spoke(worker))
         if generation.progress.final:
             return
         assignment.stream.offer(chunk)
+        if assignment.stream.emitted:
+            generation.course.answering(self._clock())
         if assignment.stream.complete:
             self.step(generation, Answered(worker))
         elif chunk.finish_reason is not None:
@@ -201,6 +207,7 @@ class Conductor:
         assignment = self._ledger.at(worker).get(message.request_id)
         if assignment is not None:
             self._observe_split(assignment.generation, message)
+            assignment.generation.course.moved(message)
             self.step(assignment.generation, Ended(worker))
 
     def _part_failed(
@@ -220,9 +227,11 @@ class Conductor:
                 self._reserve(generation, worker, writer)
             case SendPrefill(worker, target):
                 prefill = Prefill(generation.wire_request(), target, self._lease_s)
+                generation.course.asked_prefill(worker, self._clock())
                 self._assign(generation, worker, prefill)
             case SendSubmit(worker):
                 submit = Submit(generation.wire_request(), tuple(generation.stream.emitted))
+                generation.course.asked_whole(worker, self._clock())
                 self._assign(generation, worker, submit)
             case SendAbort(worker, attempt):
                 self._around.send(worker, Abort(wire_id(generation.request.request_id, attempt)))
@@ -230,6 +239,7 @@ class Conductor:
                 self._around.wait_for_room(generation, refused_by)
             case CountFallback(rung, reason):
                 self._observer.fallback(rung, reason)
+                generation.course.fell_back(rung, reason)
             case FailRequest():
                 generation.stream.fail(self._error(generation, action))
 
@@ -239,6 +249,7 @@ class Conductor:
         self._handoffs[handoff] = generation
         reserve = Reserve(handoff, generation.wire_request(), writer, self._lease_s)
         self._ledger.promise(writer, generation.wire_id(), generation.view.prompt_tokens)
+        generation.course.asked_decode(worker, self._clock())
         self._assign(generation, worker, reserve)
 
     def _assign(self, generation: Generation, worker: WorkerId, order: Order) -> None:
@@ -268,6 +279,7 @@ class Conductor:
 
     def _new_attempt(self, generation: Generation) -> None:
         generation.stream.restart()
+        generation.course.attempt(generation.progress.since)
         placement = generation.progress.placement
         assert placement is not None
         request_id = generation.request.request_id

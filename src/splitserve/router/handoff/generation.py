@@ -7,6 +7,7 @@ import msgspec
 
 from splitserve.errors import OverloadError
 from splitserve.ids import HandoffId, RequestId, WorkerId
+from splitserve.protocol.course import Course
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
 from splitserve.router.admission.views import Candidate
 from splitserve.router.handoff.states import Progress
@@ -30,15 +31,16 @@ def asked_id(wire: RequestId) -> RequestId:
 @dataclass(slots=True, eq=False)
 class Generation:
     """``candidate`` is the request as it waits for room. ``handoff`` names the current attempt's,
-    None for whole ones. ``placed`` is when workers were last found for it, None before that;
-    ``waited``: there was no room when it came, or where it was sent. ``refusal`` is why it will not
-    run."""
+    None for whole ones. ``course`` is for whoever asked. ``placed`` is when workers were last found
+    for it, None before that; ``waited``: there was no room when it came, or where it was sent.
+    ``refusal`` is why it will not run."""
 
     request: GenerateRequest
     view: RequestView
     candidate: Candidate
     stream: TokenStream
     progress: Progress
+    course: Course
     handoff: HandoffId | None = None
     placed: float | None = None
     waited: bool = False

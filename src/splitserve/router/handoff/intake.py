@@ -9,6 +9,7 @@ from splitserve.errors import BugError, CallerError, OverloadError, PeerError
 from splitserve.ids import RequestId, WorkerId
 from splitserve.protocol.codec import Message
 from splitserve.protocol.control import Submit
+from splitserve.protocol.course import Course
 from splitserve.protocol.generate import GenerateRequest
 from splitserve.protocol.handoff import Prefill
 from splitserve.router.admission.core import UNKNOWN_RETRY_S, Admission, nobody
@@ -61,8 +62,8 @@ class Intake:
         """Requests that no worker has room for now."""
         return len(self._line)
 
-    def let_in(self, request: GenerateRequest) -> Generation:
-        """Starts the request or lets it wait.
+    def let_in(self, request: GenerateRequest, course: Course) -> Generation:
+        """Starts the request or lets it wait; what happens to it is noted in ``course``.
 
         Raises CallerError (it fits nowhere) or OverloadError (no worker is there; it would come
         too late; too many wait already).
@@ -73,7 +74,7 @@ class Intake:
             self._observer.admission("refused", nobody().reason)
             raise _overload(nobody())
         self._check_size(request)
-        generation = self._generation(request)
+        generation = self._generation(request, course)
         self._open[request.request_id] = generation
         self._line.join(generation.candidate)
         if self._line.first() is generation.candidate:
@@ -114,8 +115,9 @@ class Intake:
                 code="context_length_exceeded",
             )
 
-    def _generation(self, request: GenerateRequest) -> Generation:
+    def _generation(self, request: GenerateRequest, course: Course) -> Generation:
         now, tokens = self._clock(), len(request.token_ids)
+        course.arrived = now
         candidate = Candidate(
             request_id=request.request_id,
             prompt_tokens=tokens,
@@ -127,7 +129,7 @@ class Intake:
         )
         view = RequestView(tokens, request.sampling.max_tokens, request.priority)
         progress = Progress(max_attempts=self._config.max_attempts, since=now)
-        return Generation(request, view, candidate, TokenStream(), progress)
+        return Generation(request, view, candidate, TokenStream(), progress, course)
 
     def _oldest(self) -> Generation | None:
         return next(iter(self._open.values()), None)

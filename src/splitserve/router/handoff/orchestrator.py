@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from splitserve.clock import Clock, monotonic
+from splitserve.protocol.course import Course
 from splitserve.protocol.gate import Gate
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
 from splitserve.router.config import RouterConfig
@@ -109,9 +110,11 @@ class Router:
         """The workers as this gateway sees them."""
         return self.workers.snapshot()
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenChunk, None]:
+    async def generate(
+        self, request: GenerateRequest, course: Course | None = None
+    ) -> AsyncGenerator[TokenChunk, None]:
         """See Generator. Chunks that have waited for the reader come as one."""
-        generation = self._intake.let_in(request)
+        generation = self._intake.let_in(request, course or Course())
         stream, name = generation.stream, request.request_id
         try:
             while True:

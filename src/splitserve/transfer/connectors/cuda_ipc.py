@@ -1,8 +1,8 @@
 """Copies between GPUs of one host: the peer's pool is opened through CUDA IPC and written to.
 
-The exporter's pool is one cudaMalloc whose handle ``describe`` gives away. The writer opens it on
-its own device and writes each layer's blocks with one kernel, over NVLink where the GPUs have it.
-Neither the host's memory nor the peer's threads take part.
+The exporter's pool is one cudaMalloc whose handle ``describe`` gives away. The peer opens it on its
+own device and writes or reads each layer's spans with one kernel, over NVLink where the GPUs have
+it. Neither the host's memory nor the exporter's threads take part.
 """
 
 import logging
@@ -26,9 +26,16 @@ from splitserve.errors import (
 )
 from splitserve.loading import load
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent, TransferId
-from splitserve.transfer.ends import Ends, GoneWriter
-from splitserve.transfer.plan import BlockRun, check_layer, check_own, check_peer, check_runs
+from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent, TransferId
+from splitserve.transfer.ends import Ends, GonePeer
+from splitserve.transfer.plan import (
+    Span,
+    check_layer,
+    check_own,
+    check_reachable,
+    check_spans,
+    uniform_piece,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +51,7 @@ class Mark(Protocol):
 
 
 class Copier(Protocol):
-    """Copies one set of blocks between two layers, which lie at the given addresses."""
+    """Copies one set of pieces between two layers, which lie at the given addresses."""
 
     def copy(self, source: int, target: int) -> Mark:
         """Starts once all that the engine has given the device so far is done; copies end in the
@@ -52,8 +59,8 @@ class Copier(Protocol):
         ...
 
 
-class PushDevice(Protocol):
-    """What the connector needs of one GPU. ``transfer/cuda/push.py`` has it."""
+class CopyDevice(Protocol):
+    """What the connector needs of one GPU. ``transfer/cuda/copies.py`` has it."""
 
     @property
     def uuid(self) -> str: ...
@@ -70,8 +77,8 @@ class PushDevice(Protocol):
         """Raises TransferFailed."""
         ...
 
-    def copier(self, pairs: "array[int]") -> Copier:
-        """``pairs``: source and target block in turn."""
+    def copier(self, pairs: "array[int]", piece: int) -> Copier:
+        """``pairs``: source and target in turn, as numbers of pieces of ``piece`` bytes."""
         ...
 
 
@@ -87,15 +94,20 @@ class _Pool(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    device: PushDevice
+    device: CopyDevice
     address: int
     pool: _Pool
 
 
 @dataclass(frozen=True, slots=True)
-class _Peer:
+class _Place:
+    """A pool where kernels of our GPU find it."""
+
     address: int
     layout: KVLayout
+
+    def layer(self, layer: int) -> int:
+        return self.address + layer * self.layout.layer_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +118,9 @@ class _UnderWay:
     mark: Mark
 
 
-def _load_device(index: int, block_bytes: int) -> PushDevice:
+def _load_device(index: int, block_bytes: int) -> CopyDevice:
     try:
-        device: PushDevice = load("splitserve.transfer.cuda.push:CudaPush")(index, block_bytes)
+        device: CopyDevice = load("splitserve.transfer.cuda.copies:CudaCopies")(index, block_bytes)
     except ImportError as error:
         raise UnavailableError(
             f"connector cuda_ipc needs torch for CUDA, triton and cuda-bindings: {error}"
@@ -119,11 +131,11 @@ def _load_device(index: int, block_bytes: int) -> PushDevice:
 class CudaIpcConnector:
     """Same host, and each process sees both GPUs (or both use the same one)."""
 
-    def __init__(self, open_device: Callable[[int, int], PushDevice] = _load_device) -> None:
+    def __init__(self, open_device: Callable[[int, int], CopyDevice] = _load_device) -> None:
         """``open_device`` takes the GPU's number and the bytes of a block."""
         self._open_device = open_device
         self._opened: _Own | None = None
-        self._peers: dict[PeerId, _Peer] = {}
+        self._peers: dict[PeerId, _Place] = {}
         self._ids = count(1)
         self._ends = Ends()
         self._under_way: deque[_UnderWay] = deque()
@@ -144,60 +156,75 @@ class CudaIpcConnector:
             pool = msgspec.msgpack.decode(peer, type=_Pool)
         except msgspec.DecodeError as error:
             raise ProtocolMismatch(f"peer is not of connector cuda_ipc: {error}") from error
-        check_peer(own.pool.layout, pool.layout, pool.nbytes)
+        check_reachable(own.pool.layout, pool.layout, pool.nbytes)
         if pool.pid == own.pool.pid:
             raise TransferFailed("connector cuda_ipc works between processes, not within one")
         address = own.device.map(pool.handle, pool.gpu)
         peer_id = PeerId(next(self._ids))
-        self._peers[peer_id] = _Peer(address, pool.layout)
+        self._peers[peer_id] = _Place(address, pool.layout)
         return peer_id
 
-    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
-        own = self._own()
-        target = self._peers.get(peer)
-        if target is None:
-            return GoneWriter(self._ends)
-        check_runs(runs, own.pool.layout.num_blocks, target.layout.num_blocks)
-        return _Writer(self, peer, own.device.copier(_pairs(runs)), sum(run.count for run in runs))
+    def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
+        if peer not in self._peers:
+            raise BugError(f"peer {peer} is not connected")
+        return self._own().pool.layout, self._peers[peer].layout
 
-    def start(self, peer: PeerId, copier: Copier, blocks: int, layer: int) -> TransferId:
-        """For this connector's writers: one layer of ``blocks`` blocks."""
+    def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
+        theirs = self._peers.get(peer)
+        if theirs is None:
+            return GonePeer(self._ends)
         own = self._own()
-        source = own.pool.layout
-        check_layer(layer, source)
-        target = self._peers.get(peer)
-        if target is None:
+        return self._copier(peer, spans, _Place(own.address, own.pool.layout), theirs)
+
+    def reader(self, peer: PeerId, spans: Sequence[Span]) -> LayerReader:
+        theirs = self._peers.get(peer)
+        if theirs is None:
+            return GonePeer(self._ends)
+        own = self._own()
+        return self._copier(peer, spans, theirs, _Place(own.address, own.pool.layout))
+
+    def start(self, copy: "_LayerCopy", layer: int) -> TransferId:
+        """For this connector's writers and readers: one layer."""
+        check_layer(layer, copy.source.layout)
+        if copy.peer not in self._peers:
             return self._ends.not_sent(layer)
         transfer = self._ends.begin()
-        mark = copier.copy(
-            own.address + source.offset(layer, 0), target.address + target.layout.offset(layer, 0)
-        )
-        self._under_way.append(_UnderWay(transfer, peer, blocks * source.block_bytes, mark))
+        mark = copy.copier.copy(copy.source.layer(layer), copy.target.layer(layer))
+        self._under_way.append(_UnderWay(transfer, copy.peer, copy.nbytes, mark))
         return transfer
 
     def poll(self) -> list[TransferEvent]:
         while self._under_way and self._under_way[0].mark.ended():
-            write = self._under_way.popleft()
-            self._ends.done(write.transfer, write.nbytes)
+            copy = self._under_way.popleft()
+            self._ends.done(copy.transfer, copy.nbytes)
         return self._ends.take()
 
     def disconnect(self, peer: PeerId) -> None:
-        """Waits for the writes that the device has: at most the steps that are being computed."""
+        """Waits for the copies that the device has: at most the steps that are being computed."""
         gone = self._peers.pop(peer, None)
         if gone is None:
             return
-        last = next((write for write in reversed(self._under_way) if write.peer == peer), None)
+        last = next((copy for copy in reversed(self._under_way) if copy.peer == peer), None)
         if last is not None:
             last.mark.wait()
         try:
             self._own().device.unmap(gone.address)
         except TransferFailed as error:
-            # No write uses it any more; what is lost is address space.
+            # No copy uses it any more; what is lost is address space.
             log.warning("%s", error)
 
     def close(self) -> None:
         for peer in list(self._peers):
             self.disconnect(peer)
+
+    def _copier(
+        self, peer: PeerId, spans: Sequence[Span], source: _Place, target: _Place
+    ) -> "_LayerCopy":
+        check_spans(spans, source.layout.layer_bytes, target.layout.layer_bytes)
+        # Whole blocks at most: so a device sees few sizes of pieces, most often one.
+        piece = uniform_piece(spans, source.layout.block_bytes, target.layout.block_bytes)
+        copier = self._own().device.copier(_pairs(spans, piece), piece)
+        return _LayerCopy(self, peer, copier, source, target, sum(span.nbytes for span in spans))
 
     def _own(self) -> _Own:
         if self._opened is None:
@@ -206,14 +233,21 @@ class CudaIpcConnector:
 
 
 @dataclass(frozen=True, slots=True)
-class _Writer:
+class _LayerCopy:
+    """The LayerWriter and LayerReader: one set of spans."""
+
     connector: CudaIpcConnector
     peer: PeerId
     copier: Copier
-    blocks: int
+    source: _Place
+    target: _Place
+    nbytes: int
 
     def write(self, layer: int) -> TransferId:
-        return self.connector.start(self.peer, self.copier, self.blocks, layer)
+        return self.connector.start(self, layer)
+
+    def read(self, layer: int) -> TransferId:
+        return self.connector.start(self, layer)
 
 
 def _gpu_of(region: MemoryRegion) -> int:
@@ -226,15 +260,15 @@ def _gpu_of(region: MemoryRegion) -> int:
     return int(match[1])
 
 
-def _pairs(runs: Sequence[BlockRun]) -> "array[int]":
-    """Source and target block in turn."""
+def _pairs(spans: Sequence[Span], piece: int) -> "array[int]":
+    """Source and target of each piece in turn, counted in pieces."""
     pairs = array("i")
-    for run in runs:
-        if run.count == 1:
-            pairs.append(run.source)
-            pairs.append(run.target)
+    for span in spans:
+        source, target, count = span.source // piece, span.target // piece, span.nbytes // piece
+        if count == 1:
+            pairs.append(source)
+            pairs.append(target)
             continue
-        sources = range(run.source, run.source + run.count)
-        targets = range(run.target, run.target + run.count)
+        sources, targets = range(source, source + count), range(target, target + count)
         pairs.extend(chain.from_iterable(zip(sources, targets, strict=True)))
     return pairs

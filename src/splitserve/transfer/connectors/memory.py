@@ -8,10 +8,10 @@ import msgspec
 
 from splitserve.errors import BugError, TransferFailed
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent
-from splitserve.transfer.ends import Ends, GoneWriter
-from splitserve.transfer.memcpy import HostPool, HostWriter
-from splitserve.transfer.plan import BlockRun, check_own, check_peer
+from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent
+from splitserve.transfer.ends import Ends, GonePeer
+from splitserve.transfer.memcpy import HostCopier, HostPool
+from splitserve.transfer.plan import Span, check_own, check_reachable
 
 
 class _Pool(msgspec.Struct, frozen=True):
@@ -46,17 +46,29 @@ class MemoryConnector:
             raise TransferFailed(
                 f"connector memory works within one process; the peer is process {pool.pid}"
             )
-        check_peer(self._own().layout, pool.layout, pool.nbytes)
+        check_reachable(self._own().layout, pool.layout, pool.nbytes)
         peer_id = PeerId(next(self._ids))
         self._peers[peer_id] = pool
         return peer_id
 
-    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
-        target = self._peers.get(peer)
-        if target is None:
-            return GoneWriter(self._ends)
-        own, connected = self._own().host(), lambda: peer in self._peers
-        return HostWriter(self._ends, runs, own, target.host(), connected)
+    def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
+        if peer not in self._peers:
+            raise BugError(f"peer {peer} is not connected")
+        return self._own().layout, self._peers[peer].layout
+
+    def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
+        theirs = self._peers.get(peer)
+        if theirs is None:
+            return GonePeer(self._ends)
+        own = self._own().host()
+        return HostCopier(self._ends, spans, own, theirs.host(), lambda: peer in self._peers)
+
+    def reader(self, peer: PeerId, spans: Sequence[Span]) -> LayerReader:
+        theirs = self._peers.get(peer)
+        if theirs is None:
+            return GonePeer(self._ends)
+        own = self._own().host()
+        return HostCopier(self._ends, spans, theirs.host(), own, lambda: peer in self._peers)
 
     def poll(self) -> list[TransferEvent]:
         return self._ends.take()

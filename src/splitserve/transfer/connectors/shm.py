@@ -2,7 +2,7 @@
 
 The pool lies in an anonymous shared file (memfd). A peer opens it through ``/proc/PID/fd/N``, so
 there is no name that a killed process could leave behind; the inode number guards against a
-reused process id. A write is a memcpy and is complete when ``write`` returns.
+reused process id. A transfer is a memcpy and is complete when it has been started.
 """
 
 import ctypes
@@ -16,10 +16,10 @@ import msgspec
 
 from splitserve.errors import BugError, ConfigError, ProtocolMismatch, TransferFailed
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent
-from splitserve.transfer.ends import Ends, GoneWriter
-from splitserve.transfer.memcpy import HostPool, HostWriter
-from splitserve.transfer.plan import BlockRun, check_own, check_peer
+from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent
+from splitserve.transfer.ends import Ends, GonePeer
+from splitserve.transfer.memcpy import HostCopier, HostPool
+from splitserve.transfer.plan import Span, check_own, check_reachable
 
 
 class _SharedPool(msgspec.Struct, frozen=True):
@@ -36,18 +36,16 @@ class _Peer:
     mapping: mmap.mmap
     view: ctypes.Array[ctypes.c_char]
 
-    @property
-    def address(self) -> int:
-        return ctypes.addressof(self.view)
+    def host(self) -> HostPool:
+        return HostPool(ctypes.addressof(self.view), self.pool.layout)
 
 
 class ShmConnector:
     """Same host, same user."""
 
     def __init__(self) -> None:
-        self._region: MemoryRegion | None = None
+        self._pool: HostPool | None = None
         self._description = b""
-        self._layout: KVLayout | None = None
         self._peers: dict[PeerId, _Peer] = {}
         self._ids = count(1)
         self._ends = Ends()
@@ -58,7 +56,7 @@ class ShmConnector:
             raise ConfigError("connector shm needs a KV pool in shared memory")
         inode = os.fstat(region.shared_fd).st_ino
         pool = _SharedPool(os.getpid(), region.shared_fd, inode, region.nbytes, layout)
-        self._region, self._layout = region, layout
+        self._pool = HostPool(region.address, layout)
         self._description = msgspec.msgpack.encode(pool)
 
     def describe(self) -> bytes:
@@ -70,22 +68,31 @@ class ShmConnector:
             pool = msgspec.msgpack.decode(peer, type=_SharedPool)
         except msgspec.DecodeError as error:
             raise ProtocolMismatch(f"peer is not of connector shm: {error}") from error
-        _, layout = self._own()
-        check_peer(layout, pool.layout, pool.nbytes)
+        check_reachable(self._own().layout, pool.layout, pool.nbytes)
         mapping = _map(pool)
         view = (ctypes.c_char * pool.nbytes).from_buffer(mapping)
         peer_id = PeerId(next(self._ids))
         self._peers[peer_id] = _Peer(pool, mapping, view)
         return peer_id
 
-    def writer(self, peer: PeerId, runs: Sequence[BlockRun]) -> LayerWriter:
-        region, layout = self._own()
-        target = self._peers.get(peer)
-        if target is None:
-            return GoneWriter(self._ends)
-        theirs = HostPool(target.address, target.pool.layout)
-        own, connected = HostPool(region.address, layout), lambda: peer in self._peers
-        return HostWriter(self._ends, runs, own, theirs, connected)
+    def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
+        if peer not in self._peers:
+            raise BugError(f"peer {peer} is not connected")
+        return self._own().layout, self._peers[peer].pool.layout
+
+    def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
+        theirs = self._peers.get(peer)
+        if theirs is None:
+            return GonePeer(self._ends)
+        own = self._own()
+        return HostCopier(self._ends, spans, own, theirs.host(), lambda: peer in self._peers)
+
+    def reader(self, peer: PeerId, spans: Sequence[Span]) -> LayerReader:
+        theirs = self._peers.get(peer)
+        if theirs is None:
+            return GonePeer(self._ends)
+        own = self._own()
+        return HostCopier(self._ends, spans, theirs.host(), own, lambda: peer in self._peers)
 
     def poll(self) -> list[TransferEvent]:
         return self._ends.take()
@@ -102,10 +109,10 @@ class ShmConnector:
         for peer in list(self._peers):
             self.disconnect(peer)
 
-    def _own(self) -> tuple[MemoryRegion, KVLayout]:
-        if self._region is None or self._layout is None:
+    def _own(self) -> HostPool:
+        if self._pool is None:
             raise BugError("connector is used before open")
-        return self._region, self._layout
+        return self._pool
 
 
 def _map(pool: _SharedPool) -> mmap.mmap:

@@ -18,7 +18,7 @@ from splitserve.lab.load.corpus.synthetic import (
     synthetic_sessions,
 )
 from splitserve.lab.load.corpus.traces import Fit, read_trace
-from splitserve.lab.load.request import Asking, body_of
+from splitserve.lab.load.request import Asking, body_of, prompt_lengths
 
 VOCAB = Vocabulary(1000)
 FIT = Fit(VOCAB, max_model_len=10_000)
@@ -57,12 +57,14 @@ def test_warm_up_and_measured_shards_share_no_prefix() -> None:
     assert warmup.prompt[:4] != measured.prompt[:4]
 
 
-def test_a_turn_repeats_the_whole_conversation_before_it() -> None:
+def test_a_later_turn_is_what_is_new_and_follows_what_was_said() -> None:
     shape = SessionShape(turns=3, first_tokens=20, turn_tokens=5, max_tokens=4, think_s=2.0)
     first, second, third = synthetic_sessions("measured", 1, 1, shape, VOCAB)
-    assert [len(turn.prompt) for turn in (first, second, third)] == [20, 29, 38]
-    assert third.prompt[:29] == second.prompt
-    assert second.prompt[:20] == first.prompt
+    assert [len(turn.prompt) for turn in (first, second, third)] == [20, 5, 5]
+    assert prompt_lengths((first, second, third)) == [20, 29, 38]
+    assert [turn.follows for turn in (first, second, third)] == [False, True, True]
+    assert [len(turn.instead) for turn in (first, second, third)] == [0, 4, 4]
+    assert len({second.prompt[:4], third.prompt[:4], second.instead, third.instead}) == 4
     assert [turn.turn for turn in (first, second, third)] == [0, 1, 2]
     assert [turn.think_s for turn in (first, second, third)] == [0.0, 2.0, 2.0]
 
@@ -98,6 +100,33 @@ def test_burstgpt_columns_are_found_by_name(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     (request,) = read_trace(path, "burstgpt", FIT).requests
     assert (len(request.prompt), request.max_tokens) == (7, 8)
+
+
+def test_burstgpt_sessions_become_turns_of_the_traces_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "burst.csv"
+    rows = [
+        (5, "x", 1.5, 7, 8),
+        (6, "y", 1.0, 9, 2),
+        (6, "", 1.0, 4, 2),
+        (10, "x", 3.0, 20, 6),
+        (12, "x", 1.0, 11, 3),
+    ]
+    lines = [
+        f"{at},{name},{took},GPT-4,{asked},{got},0,Conversation"
+        for at, name, took, asked, got in rows
+    ]
+    path.write_text("\n".join([NEW.splitlines()[0], *lines]) + "\n")
+    first, second, third, alone, nameless = read_trace(path, "burstgpt", FIT).requests
+    assert len({first.session, second.session, third.session}) == 1
+    assert (alone.session, nameless.session) == (None, None)
+    assert prompt_lengths((first, second, third)) == [7, 20, 11]
+    # 15 tokens were said when the second came with 20; the third has 11: a new beginning.
+    assert [turn.follows for turn in (first, second, third)] == [False, True, False]
+    assert [len(turn.prompt) for turn in (first, second, third)] == [7, 5, 11]
+    assert [turn.turn for turn in (first, second, third)] == [0, 1, 2]
+    # Answered at 6.5 and asked again at 10; answered at 13, and asked before that.
+    assert [turn.think_s for turn in (first, second, third)] == [0.0, 3.5, 0.0]
+    assert (len(alone.prompt), alone.offset_s) == (9, 1.0)
 
 
 def mooncake(path: Path, *rows: tuple[int, int, list[int]]) -> Path:
@@ -156,6 +185,15 @@ def test_real_traces_are_read_to_the_last_row(name: str, form: str, rows: int) -
     assert kept + imported.without_answer + imported.too_long == rows
 
 
+def test_a_conversation_with_a_tools_result_goes_as_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "talks.jsonl"
+    roles = ("user", "assistant", "tool", "assistant", "user")
+    path.write_text(json.dumps({"messages": [{"role": role, "content": role} for role in roles]}))
+    requests = read_messages(path, Talk(8))
+    assert [len(one.prompt) for one in requests] == [1, 3, 5]
+    assert not any(one.follows for one in requests)
+
+
 def test_a_shared_conversation_becomes_a_session(tmp_path: Path) -> None:
     path = tmp_path / "share.json"
     said = [("system", "s"), ("human", "a"), ("gpt", "b"), ("human", "c"), ("gpt", "d")]
@@ -163,7 +201,8 @@ def test_a_shared_conversation_becomes_a_session(tmp_path: Path) -> None:
     path.write_text(json.dumps([{"id": "x", "conversations": talk}]))
     first, second = read_sharegpt(path, Talk(8, think_s=3.0))
     assert [message["content"] for message in first.prompt] == ["s", "a"]
-    assert [message["content"] for message in second.prompt] == ["s", "a", "b", "c"]
+    assert [message["content"] for message in second.prompt] == ["c"]
+    assert (first.follows, second.follows) == (False, True)
     assert (first.session, first.turn, first.think_s) == ("talk-0", 0, 0.0)
     assert (second.session, second.turn, second.think_s) == ("talk-0", 1, 3.0)
     path.write_text(json.dumps([{"conversations": [{"from": "bard", "value": "x"}]}]))

@@ -75,6 +75,23 @@ def test_prompt_and_cached_tokens_and_the_server_s_own_times_are_kept() -> None:
     assert answer.metrics == {"queue_time_ms": 1.5}
 
 
+def test_who_served_is_told_apart_from_numbers() -> None:
+    metrics = {
+        "kv_handoff_ms": 2,
+        "first_token_after_handoff": False,
+        "prefill_worker": "p0",
+        "fallbacks": {"recompute: prefill_lost": 1},
+        "speculative_decoding": None,
+    }
+    answer = read((0.0, event({"choices": [], "metrics": metrics})))
+    assert answer.metrics == {
+        "kv_handoff_ms": 2.0,
+        "first_token_after_handoff": 0.0,
+        "fallbacks.recompute: prefill_lost": 1.0,
+    }
+    assert answer.workers == {"prefill_worker": "p0"}
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -1,11 +1,13 @@
 """Readers of a user's own conversations: ShareGPT's form, and OpenAI messages as JSON lines.
 
-A conversation becomes a session: one request per answer in it, whose prompt is everything before,
-as recorded. What the server answers is not sent back to it: the arms must ask the same.
+A conversation becomes a session: one request per answer in it. Its prompt is everything before,
+with the answers that the server gave in place of the recorded ones. Only conversations with results
+of tools go as recorded: those belong to the calls in the recorded answers.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 import msgspec
@@ -87,20 +89,28 @@ def _message(said: _Said) -> Message:
 
 def _turns(messages: Sequence[Message], index: int, talk: Talk) -> Iterator[LoadRequest]:
     """One request before every recorded answer that follows a question, and for a last question."""
-    turn = 0
+    recorded = any(message.get("role") == "tool" for message in messages)
+    turn, begin = 0, 0
     for at, message in enumerate(messages):
         following = messages[at + 1].get("role") if at + 1 < len(messages) else "assistant"
         if message.get("role") in ("user", "tool") and following == "assistant":
+            follows = bool(turn) and not recorded
             yield LoadRequest(
                 request_id=f"talk-{index}-t{turn}",
-                prompt=tuple(messages[: at + 1]),
+                prompt=_asked(messages[begin : at + 1]) if follows else tuple(messages[: at + 1]),
                 max_tokens=talk.max_tokens,
                 forced=talk.forced,
                 session=f"talk-{index}",
                 turn=turn,
                 think_s=talk.think_s if turn else 0.0,
+                follows=follows,
             )
-            turn += 1
+            turn, begin = turn + 1, at + 1
+
+
+def _asked(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Without the recorded answer that leads."""
+    return tuple(dropwhile(lambda message: message.get("role") == "assistant", messages))
 
 
 def _bytes(path: Path) -> bytes:

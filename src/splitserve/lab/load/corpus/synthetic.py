@@ -72,7 +72,7 @@ def synthetic(
 
 @dataclass(frozen=True, slots=True)
 class SessionShape:
-    """Turns of a conversation. Each turn's prompt is all before it, the answers included, and
+    """Turns of a conversation. Each turn's prompt is all before it, the answers as served, and
     ``turn_tokens`` more. ``think_s`` passes between an answer and the next turn."""
 
     turns: int
@@ -87,8 +87,8 @@ def synthetic_sessions(
 ) -> list[LoadRequest]:
     """``count`` sessions, one after the other, each one's turns in order.
 
-    The answers inside a prompt are made from the seed too, not taken from the server: what is
-    asked must not differ between arms.
+    Prompts are the same for every arm; what lies between them is each arm's own answers, as in use.
+    Where a server gives no token ids, ids made from the seed stand for its answer.
     """
     return [
         turn
@@ -98,18 +98,22 @@ def synthetic_sessions(
 
 
 def _session(name: str, shape: SessionShape, vocab: Vocabulary) -> Iterator[LoadRequest]:
-    prompt = vocab.ids(f"{name}/first", shape.first_tokens)
-    for turn in range(shape.turns):
-        if turn:
-            prompt += vocab.ids(f"{name}/answer-{turn}", shape.max_tokens)
-            prompt += vocab.ids(f"{name}/turn-{turn}", shape.turn_tokens)
+    yield LoadRequest(
+        request_id=f"{name}-t0",
+        prompt=vocab.ids(f"{name}/first", shape.first_tokens),
+        max_tokens=shape.max_tokens,
+        session=name,
+    )
+    for turn in range(1, shape.turns):
         yield LoadRequest(
             request_id=f"{name}-t{turn}",
-            prompt=prompt,
+            prompt=vocab.ids(f"{name}/turn-{turn}", shape.turn_tokens),
             max_tokens=shape.max_tokens,
             session=name,
             turn=turn,
-            think_s=shape.think_s if turn else 0.0,
+            think_s=shape.think_s,
+            follows=True,
+            instead=vocab.ids(f"{name}/answer-{turn}", shape.max_tokens),
         )
 
 

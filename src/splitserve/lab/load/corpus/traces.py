@@ -2,13 +2,14 @@
 
 A trace has no text: prompts are made from ids as in ``synthetic``. Rows without an answer are left
 out and counted. Offsets are seconds from the first row that is kept. Columns are found by name.
+Rows of one session (BurstGPT) become its turns, each sent after the answer before it.
 
 Formats: Azure LLM inference traces 2023 and 2024 (CSV), BurstGPT (CSV), Mooncake FAST'25 (JSON
 lines, ``timestamp`` in milliseconds, one hash id per block of 512 tokens).
 """
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -27,12 +28,21 @@ MOONCAKE_BLOCK: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """One request of a trace. ``blocks`` are Mooncake's hash ids; equal id, equal block."""
+    """One request of a trace. ``blocks`` are Mooncake's hash ids; equal id, equal block.
+
+    ``session`` names a conversation, empty for none; ``took_s`` is how long the answer took.
+    """
 
     stamp_s: float
     prompt_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()
+    session: str = ""
+    took_s: float = 0.0
+
+
+_Numbered = tuple[int, TraceRow]
+"""With its place in the trace, by time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +85,49 @@ def _imported(rows: list[TraceRow], form: str, fit: Fit) -> Imported:
     kept = [row for row in answered if row.prompt_tokens + row.output_tokens <= fit.max_model_len]
     kept.sort(key=lambda row: row.stamp_s)
     start_s = kept[0].stamp_s if kept else 0.0
+    numbered = [
+        (index, replace(row, stamp_s=row.stamp_s - start_s)) for index, row in enumerate(kept)
+    ]
     requests = [
-        _request(replace(row, stamp_s=row.stamp_s - start_s), f"{form}-{fit.seed}", index, fit)
-        for index, row in enumerate(kept)
+        request
+        for talk in _talks(numbered)
+        for request in _requests(talk, f"{form}-{fit.seed}", fit.vocab)
     ]
     return Imported(requests, len(rows) - len(answered), len(answered) - len(kept))
 
 
-def _request(row: TraceRow, name: str, index: int, fit: Fit) -> LoadRequest:
-    return LoadRequest(
-        request_id=f"{name}-{index}",
-        prompt=_prompt(row, name, index, fit.vocab),
-        max_tokens=row.output_tokens,
-        offset_s=row.stamp_s,
-    )
+def _talks(rows: Sequence[_Numbered]) -> list[list[_Numbered]]:
+    """Rows of one session together, in the order of their first ones."""
+    talks: dict[str, list[_Numbered]] = {}
+    for index, row in rows:
+        name = f"session {row.session}" if row.session else f"row {index}"
+        talks.setdefault(name, []).append((index, row))
+    return list(talks.values())
+
+
+def _requests(talk: Sequence[_Numbered], name: str, vocab: Vocabulary) -> Iterator[LoadRequest]:
+    """A later turn's prompt goes on from all before it where the trace's is longer than that;
+    where it is not, the trace began anew. Whole prompts have the trace's lengths either way."""
+    session = f"{name}-{talk[0][1].session}" if len(talk) > 1 else None
+    said, free_s = 0, 0.0
+    for turn, (index, row) in enumerate(talk):
+        follows = turn > 0 and row.prompt_tokens > said
+        own = replace(row, prompt_tokens=row.prompt_tokens - said) if follows else row
+        yield LoadRequest(
+            request_id=f"{name}-{index}",
+            prompt=_prompt(own, name, index, vocab),
+            max_tokens=row.output_tokens,
+            offset_s=row.stamp_s,
+            session=session,
+            turn=turn,
+            think_s=max(0.0, row.stamp_s - free_s) if turn else 0.0,
+            follows=follows,
+            instead=vocab.ids(f"{name}/answer-{index}", talk[turn - 1][1].output_tokens)
+            if follows
+            else (),
+        )
+        said = row.prompt_tokens + row.output_tokens
+        free_s = row.stamp_s + row.took_s
 
 
 def _prompt(row: TraceRow, name: str, index: int, vocab: Vocabulary) -> tuple[int, ...]:
@@ -121,9 +160,14 @@ def _azure(file: TextIO) -> Iterator[TraceRow]:
 
 
 def _burstgpt(file: TextIO) -> Iterator[TraceRow]:
+    """Later releases name the session and how long the answer took."""
     for row in _rows(file, "Timestamp", "Request tokens", "Response tokens"):
         yield TraceRow(
-            float(row["Timestamp"]), int(row["Request tokens"]), int(row["Response tokens"])
+            float(row["Timestamp"]),
+            int(row["Request tokens"]),
+            int(row["Response tokens"]),
+            session=(row.get("Session ID") or "").strip(),
+            took_s=float(row.get("Elapsed time") or 0.0),
         )
 
 

@@ -1,6 +1,7 @@
 """Folds the events of one stream into counts, and says how the request ended. No IO, no clock."""
 
 import hashlib
+from collections.abc import Mapping
 
 import msgspec
 
@@ -31,6 +32,7 @@ class Answer:
         self.answer_s: float | None = None
         self.served_id = ""
         self.metrics: dict[str, float] | None = None
+        self.workers: dict[str, str] | None = None
         self.last_token_s: float | None = None
         self._digest = hashlib.sha256()
 
@@ -79,11 +81,9 @@ class Answer:
     def _read_chunk(self, t_s: float, chunk: Chunk) -> int:
         self.served_id = self.served_id or str(chunk.id)
         if chunk.metrics:
-            self.metrics = {
-                name: float(value)
-                for name, value in chunk.metrics.items()
-                if isinstance(value, int | float)
-            }
+            told = flat(chunk.metrics)
+            self.metrics = {k: float(v) for k, v in told.items() if not isinstance(v, str)}
+            self.workers = {k: v for k, v in told.items() if isinstance(v, str)} or None
         count = sum(self._read_choice(t_s, choice) for choice in chunk.choices[:1])
         if chunk.usage is not None:
             grown = self._read_usage(chunk.usage)
@@ -157,6 +157,17 @@ def error_text(data: bytes) -> str:
         if isinstance(message, str) and message:
             return message[:300]
     return data[:300].decode(errors="replace") or "an error without a text"
+
+
+def flat(told: Mapping[str, object], scope: str = "") -> dict[str, float | str]:
+    """Numbers and names; what is inside an object gets its name in front. Nothing else counts."""
+    found: dict[str, float | str] = {}
+    for name, value in told.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{scope}{name}.")
+        elif isinstance(value, int | float | str):
+            found[scope + name] = value
+    return found
 
 
 def _is_error(chunk: Chunk) -> bool:

@@ -65,7 +65,8 @@ class Usage(msgspec.Struct):
 
 
 class Chunk(msgspec.Struct, rename={"kind": "object"}):
-    """The data of one event. ``error`` may be an object or a text; ``metrics`` are numbers."""
+    """The data of one event. ``error`` may be an object or a text; ``metrics``
+    is what the server says of the request's times."""
 
     id: str | int = ""
     kind: str = ""

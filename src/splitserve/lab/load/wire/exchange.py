@@ -24,11 +24,13 @@ class Limits:
 class Exchange:
     """Takes one response (``wire.http.Reader``). ``ended`` is set once the outcome is known.
 
-    Times are of the connection's clock.
+    Times are of the connection's clock. ``heard`` is the data of the answer's events, empty unless
+    ``keeps``.
     """
 
-    def __init__(self, forced_tokens: int | None) -> None:
+    def __init__(self, forced_tokens: int | None, *, keeps: bool = False) -> None:
         self.answer = Answer()
+        self.heard: list[bytes] = []
         self.ended = asyncio.Event()
         self.status: int | None = None
         self.first_byte_s: float | None = None
@@ -36,6 +38,7 @@ class Exchange:
         self.outcome = Outcome.TRUNCATED
         self.error = ""
         self._forced_tokens = forced_tokens
+        self._keeps = keeps
         self._parser = SseParser()
         self._streams = False
         self._body = b""
@@ -77,6 +80,8 @@ class Exchange:
     def _read(self, events: list[SseEvent]) -> None:
         for event in events:
             self.answer.read(event)
+            if self._keeps and event.data is not None:
+                self.heard.append(event.data)
             if self.answer.over:
                 self._end_by_answer(event.t_s, "")
                 return

@@ -192,11 +192,13 @@ def _check_limits(study: Study) -> None:
     check_share("allowances.error_share", allowed.error_share)
     check_share("allowances.kv_share_of_ttft", allowed.kv_share_of_ttft)
     check_share("allowances.kv_failure_share", allowed.kv_failure_share)
-    points, differs = allowed.error_pp, allowed.output_differs_share
+    points = allowed.error_pp
     check_value("allowances.error_pp", points, 0 < points < 100, "must be above 0 and below 100")
-    check_value(
-        "allowances.output_differs_share", differs, 0 <= differs < 1, "must be from 0 to below 1"
-    )
+    for key, differs in (
+        ("output_differs_share", allowed.output_differs_share),
+        ("output_differs_load_share", allowed.output_differs_load_share),
+    ):
+        check_value(f"allowances.{key}", differs, 0 <= differs < 1, "must be from 0 to below 1")
     for key, ratio in (
         ("ttft_ratio", allowed.ttft_ratio),
         ("tail_itl_ratio", allowed.tail_itl_ratio),

@@ -5,6 +5,9 @@ from typing import Final
 from splitserve.lab.report.blocks import Section, Table
 from splitserve.lab.report.results import StudyResults
 
+DEFINITIONS: Final = "definitions/1"
+"""Changes with the meaning of any word below."""
+
 _WORDS: Final = (
     ("A, B", "single arm, split arm; a pair is one run of each with the same requests"),
     ("token event", "an event of the stream with at least one new token, at t_1 .. t_m"),
@@ -33,4 +36,7 @@ _WORDS: Final = (
 
 def definitions(_: StudyResults) -> Section:
     """The words of this report."""
-    return Section("Definitions and formulas", (Table("", ("word", "meaning"), _WORDS),))
+    return Section(
+        "Definitions and formulas",
+        (Table("", ("word", "meaning"), _WORDS, f"Version: {DEFINITIONS}."),),
+    )

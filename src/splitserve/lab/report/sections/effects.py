@@ -1,14 +1,19 @@
 """B against A at the target cell, over what A differs from itself."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from splitserve.lab.report import estimates
+from splitserve.lab.load.record import RequestRecord
+from splitserve.lab.measure.latency import ttft_user
+from splitserve.lab.measure.same_requests import shifts
+from splitserve.lab.measure.tail import tail_itl
+from splitserve.lab.report import estimates, samples
 from splitserve.lab.report.blocks import Block, Cell, Section, Table, Text
 from splitserve.lab.report.figure import NOT_MEASURED, Figure
 from splitserve.lab.report.plots import Forest, ForestRow, Order, OrderPoint
 from splitserve.lab.report.results import StudyResults
-from splitserve.lab.stats.paired import Paired
+from splitserve.lab.report.sections.arms import TARGET
+from splitserve.lab.stats.paired import Paired, Scale
 from splitserve.lab.verdict.comparison import Comparison, Direction, Directions, compare
 from splitserve.lab.verdict.facts import Facts, gather
 from splitserve.lab.verdict.improvement import TAIL_ITL, TTFT
@@ -37,6 +42,7 @@ def differences(results: StudyResults) -> Section:
         "beyond the smallest effect of interest; =: shown equal; ?: neither."
     )
     blocks: list[Block] = [Table("Effects, paired over runs", columns, tuple(rows), note)]
+    blocks.append(_who_pays(results))
     for name, paired in ((TAIL_ITL, facts.target.tail_itl), (TTFT, facts.target.ttft)):
         blocks.append(_forest(name, paired, _floor(facts, name), level))
     blocks.append(_order(facts))
@@ -91,6 +97,37 @@ def _errors(target: Comparison, level: float) -> tuple[Cell, ...]:
         f"one-sided {100 * level:g} % bound over requests and runs, the wider one",
     )
     return "errors", upper, NOT_MEASURED, "not tested", "not tested", NOT_MEASURED
+
+
+def _who_pays(results: StudyResults) -> Table:
+    """The same request in both arms of its pair. The pair is the unit: its requests met each other
+    in one queue."""
+    rule = results.slo.rule
+    rows = [
+        (name, *_paid(results, value))
+        for name, value in ((TTFT, ttft_user), (TAIL_ITL, lambda r: tail_itl(r, rule)))
+    ]
+    columns = ("quantity", "B/A of the median request", "worse by > 10 %", "better by > 10 %")
+    note = "Each request against itself in the other arm; one that failed in one arm only counts."
+    return Table("Who pays", columns, tuple(rows), note)
+
+
+def _paid(
+    results: StudyResults, value: Callable[[RequestRecord], float | None]
+) -> tuple[Cell, ...]:
+    each = [
+        found
+        for a, b in samples.pairs_of(results, TARGET)
+        if (found := shifts(samples.asked(a), samples.asked(b), value)) is not None
+    ]
+    if not each:
+        return NOT_MEASURED, NOT_MEASURED, NOT_MEASURED
+    middle = Paired(Scale.RATIO, tuple(one.median for one in each))
+    return (
+        estimates.effect(middle),
+        estimates.average([100 * one.worse for one in each], "% of requests", "pairs"),
+        estimates.average([100 * one.better for one in each], "% of requests", "pairs"),
+    )
 
 
 def _floor(facts: Facts, name: str) -> tuple[float, float] | None:

@@ -11,6 +11,9 @@ from splitserve.lab.report.plots import Curve, Ecdf, Scatter
 from splitserve.lab.report.results import RunResult, StudyResults
 from splitserve.lab.report.samples import Sampler
 from splitserve.lab.report.sections.arms import TARGET, at_target
+from splitserve.lab.report.sections.moved import transfers
+from splitserve.lab.report.sections.usage import kv_usage
+from splitserve.lab.report.sections.words import TAILS
 from splitserve.lab.run.figures import throughput
 from splitserve.lab.verdict.rules import Resources
 
@@ -36,12 +39,13 @@ def results_table(results: StudyResults) -> Section:
     note = "Failed requests are infinite in every quantile. Each run is one observation."
     blocks: list[Block] = [
         Table("Latency and errors at the target cell", columns, tuple(rows), note),
-        Table("How requests ended", columns, _outcomes(arms)),
+        Table("How requests ended", ("outcome", *columns[1:]), _outcomes(arms)),
         Table("Throughput, which decides nothing", columns, (speed,)),
     ]
     if results.evidence.rules.resources is Resources.ADDED:
         blocks.insert(0, Text("Added capacity: the arms hold different GPUs.", strong=True))
-    return Section("Results at the target cell", (*blocks, *_plots(results, arms)))
+    drawn = (*_plots(results, arms), transfers(results), *kv_usage(results))
+    return Section("Results at the target cell", (*blocks, *drawn))
 
 
 def _quantities(results: StudyResults) -> list[tuple[str, Sampler, float]]:
@@ -53,7 +57,7 @@ def _quantities(results: StudyResults) -> list[tuple[str, Sampler, float]]:
         ("TTFT, sent to first token", samples.ttft_sent, (0.95,)),
         ("first gap (token 1 to 2)", samples.first_gaps, (0.5, 0.95)),
         ("ITL, gaps of all requests", samples.pooled_gaps, (0.5, 0.99)),
-        (f"tail ITL ({results.slo.rule.value} of an answer)", tails, ps),
+        (f"tail ITL ({TAILS[results.slo.rule]})", tails, ps),
     ]
     return [(f"{name}, p{100 * p:g}", sampler, p) for name, sampler, asked in wanted for p in asked]
 

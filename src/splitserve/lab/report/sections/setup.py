@@ -1,11 +1,30 @@
 """The two configurations, what was fixed, and the methods that were declared before."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from splitserve.lab.plan import config_diff
 from splitserve.lab.plan.config_diff import Config, Scalar
 from splitserve.lab.plan.table import Entry, table
-from splitserve.lab.report.blocks import Section, Table, Text
+from splitserve.lab.report.blocks import Points, Section, Table, Text
 from splitserve.lab.report.figure import NOT_MEASURED
 from splitserve.lab.report.results import StudyResults
+from splitserve.lab.report.sections.words import TAILS, plainly
+
+NOTHING: Final = "nothing"
+
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "software.configuration diff": "section 4",
+    "workload.TTFT": "section 7",
+    "workload.ITL": "section 7",
+    "workload.tail ITL": "section 7",
+    "workload.completion rate": "section 7",
+    "workload.finish reasons": "requests.jsonl of each run",
+    "workload.realised rate": "requests.jsonl of each run",
+    "routing.request id": "requests.jsonl of each run",
+    "routing.retry reasons": "section 14",
+}
+"""Where the report, or the study's folder, has what was recorded."""
 
 
 def configurations(results: StudyResults) -> Section:
@@ -26,7 +45,7 @@ def configurations(results: StudyResults) -> Section:
         (
             Table("Differences", ("setting", *names, "class", "why"), differences),
             Text(told, strong=bool(count)),
-            Table(f"Effective configurations, {source}", ("setting", *names), rows),
+            Table(f"Effective configurations, {source}", ("setting", *names), rows, folded=True),
         ),
     )
 
@@ -35,10 +54,14 @@ def fixed(results: StudyResults) -> Section:
     """What is fixed, what may vary and what is recorded, with values."""
     rows = tuple(
         (row.name, _entries(row.fixed), _entries(row.may_vary), _entries(row.recorded))
-        for row in table(results.plan, results.seen)
+        for row in table(results.plan, {**ELSEWHERE, **_handoffs(results), **results.seen})
     )
     columns = ("class", "fixed", "may vary", "recorded")
     return Section("Fixed, may vary, recorded", (Table("", columns, rows),))
+
+
+def _handoffs(results: StudyResults) -> dict[str, str]:
+    return {"routing.KV transfer time": "section 7"} if results.evidence.handoffs else {}
 
 
 def methods(results: StudyResults) -> Section:
@@ -47,12 +70,13 @@ def methods(results: StudyResults) -> Section:
     metrics, stats, effects = study.metrics, study.stats, study.stats.sesoi
     rows = (
         ("plan, SHA-256", results.plan.digest),
-        ("percentiles", f"{metrics.quantile_method} (type 1), decided at {metrics.decided_at:g}"),
-        ("failures", metrics.failures),
-        ("tail ITL", f"{metrics.tail_itl}: {results.slo.rule.value} of each answer's gaps"),
-        ("warm-up", f"{metrics.warmup_min_s:g} s at least, {metrics.warmup_rule}"),
+        ("percentiles", plainly(metrics.quantile_method)),
+        ("decided at", f"p{100 * metrics.decided_at:g} over the requests of a run"),
+        ("failures", plainly(metrics.failures)),
+        ("tail ITL", TAILS[results.slo.rule]),
+        ("warm-up", f"{metrics.warmup_min_s:g} s at least, {plainly(metrics.warmup_rule)}"),
         ("drain", f"{metrics.drain_s:g} s at most"),
-        ("clocks", f"{metrics.clock}, error at most {metrics.max_clock_error_ms:g} ms"),
+        ("clocks", f"{plainly(metrics.clock)}, error at most {metrics.max_clock_error_ms:g} ms"),
         ("pairs", f"{stats.pairs} at the target, {stats.aa_pairs} A/A, {stats.series_pairs} else"),
         ("order", f"interleaved ABBA/BAAB, seed {stats.order_seed}"),
         ("alpha", f"{stats.alpha:g}, Holm over tail ITL and TTFT"),
@@ -75,11 +99,12 @@ def _value(config: Config, key: str) -> str:
 
 
 def _shown(value: Scalar) -> str:
-    return "none" if value is None else str(value)
+    return "none" if value in (None, "", "[]") else str(value)
 
 
-def _entries(entries: tuple[Entry, ...]) -> str:
-    return "; ".join(
-        name if name == "nothing" else f"{name}: {NOT_MEASURED if value is None else value}"
-        for name, value in entries
-    )
+def _entries(entries: tuple[Entry, ...]) -> Points:
+    """What is known, one a line; what nobody told stands together at the end."""
+    known = [f"{name}: {value}" for name, value in entries if value is not None]
+    unknown = [name for name, value in entries if value is None and name != NOTHING]
+    told = [*known, f"{NOT_MEASURED}: {', '.join(unknown)}"] if unknown else known
+    return Points(tuple(told) or (NOTHING,))

@@ -11,6 +11,7 @@ from splitserve.lab.report.plots import Curve, Ecdf
 from splitserve.lab.report.results import RunResult, StudyResults
 from splitserve.lab.report.rows import lags
 from splitserve.lab.report.sections.arms import at_target
+from splitserve.lab.report.sections.own_noise import funnels
 from splitserve.lab.run.environment import changed
 from splitserve.lab.run.journal import State
 
@@ -29,15 +30,15 @@ def validity(results: StudyResults) -> Section:
         for name, runs in at_target(results)
     )
     clock = results.plan.study.metrics.clock
-    told = tuple(results.self_test.splitlines()) or (NOT_MEASURED,)
     blocks: list[Block] = [
         Text(f"Runs: {counts or 'none'}. Only accepted ones enter figures; none is ever spliced."),
         _listed("Void runs, all of them", voids) if voids else Text("No run was void."),
         _listed("Skipped by decision", skipped) if skipped else Text("No run was skipped."),
         Table("How late the client sent", ("arm", "p99 of the lag"), lag),
         Ecdf("Lag of the client's arrivals", "sent after due", "ms", curves),
+        *funnels(results),
         Text(f"Client times are intervals of one monotonic clock. Across processes: mode {clock}."),
-        Listing("Self-test of the client", told),
+        *_self_test(results.self_test),
     ]
     return Section("Validity", tuple(blocks))
 
@@ -52,7 +53,7 @@ def environment(results: StudyResults) -> Section:
     sources = results.plan.corpus
     corpus = sources.sha256 if sources else "made from the plan's seed"
     blocks: list[Block] = [
-        Table("Captured before the first run", ("what", "value"), captured)
+        Table("Captured before the first run", ("what", "value"), captured, folded=True)
         if captured
         else Text("The environment was not captured."),
         Table("Changed during a run", ("run", "what", "before", "after"), changes)
@@ -62,6 +63,16 @@ def environment(results: StudyResults) -> Section:
         Listing("Commands", results.commands or ("not recorded",)),
     ]
     return Section("Environment and how to reproduce", tuple(blocks))
+
+
+def _self_test(says: str) -> tuple[Block, ...]:
+    """How it ended, and every form of stream that was tried."""
+    *each, ended = says.splitlines() or [NOT_MEASURED]
+    told = Text(f"Self-test of the client, before the first run: {ended}")
+    if not each:
+        return (told,)
+    rows = tuple((line,) for line in each)
+    return told, Table("Self-test, form by form", ("form",), rows, folded=True)
 
 
 def _listed(title: str, runs: Sequence[RunResult]) -> Table:

@@ -21,19 +21,19 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the k-th series is drawn."""
+    """How the k-th series is drawn; ``kind`` is the class that gives it its shade."""
 
-    colour: str
+    kind: str
     dash: str
     marker: str
 
 
 LOOKS: Final = (
-    Look("#1f3a5f", "", "circle"),
-    Look("#b3541e", "7 3", "square"),
-    Look("#4d7a3a", "2 3", "triangle"),
-    Look("#6b4a86", "9 3 2 3", "cross"),
-    Look("#555555", "4 2", "diamond"),
+    Look("s0", "", "circle"),
+    Look("s1", "7 3", "square"),
+    Look("s2", "2 3", "triangle"),
+    Look("s3", "9 3 2 3", "cross"),
+    Look("s4", "4 2", "diamond"),
 )
 
 
@@ -44,11 +44,12 @@ def look(number: int) -> Look:
 
 def document(title: str, parts: Sequence[str], height: float = HEIGHT, note: str = "") -> str:
     """A whole plot. ``note`` is told to screen readers besides the title."""
-    spoken = escaped(f"{title}. {note}" if note else title)
+    told = f"<desc>{escaped(note)}</desc>" if note else ""
     return "".join(
         (
-            f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{spoken}">',
-            text(LEFT, 20, title, "title"),
+            f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img">',
+            f"<title>{escaped(title)}</title>{told}",
+            text(8, 20, title, "title"),
             *parts,
             "</svg>",
         )
@@ -62,9 +63,9 @@ def text(x: float, y: float, says: str, kind: str = "", turn: int = 0) -> str:
     return f'<text x="{x:g}" y="{y:g}"{named}{turned}>{escaped(says)}</text>'
 
 
-def short(says: str) -> str:
+def short(says: str, most: int = NAME) -> str:
     """``says`` as the names at the left of a row have room for; the whole stands in a table."""
-    return says if len(says) <= NAME else f"{says[: NAME - 1]}…"
+    return says if len(says) <= most else f"{says[: most - 1]}…"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid", dash: str = "") -> str:
@@ -80,18 +81,24 @@ def box(x: float, y: float, width: float, height: float, kind: str, fill: str = 
     return f'<rect x="{x:g}" y="{y:g}" {sized} class="{kind}"{filled}/>'
 
 
+def tile(x: float, y: float, width: float, height: float, ink: float) -> str:
+    """A rectangle that is ``ink`` (0 to 1) of the way from paper to ink."""
+    sized = f'width="{width:g}" height="{height:g}"'
+    return f'<rect x="{x:g}" y="{y:g}" {sized} class="tile" fill-opacity="{ink:.3f}"/>'
+
+
 def path(points: Sequence[tuple[float, float]], style: Look) -> str:
     """A line through pixels; nothing without any."""
     if not points:
         return ""
     steps = " ".join(f"{x:g},{y:g}" for x, y in points)
     dash = f' stroke-dasharray="{style.dash}"' if style.dash else ""
-    return f'<polyline points="{steps}" class="curve" stroke="{style.colour}"{dash}/>'
+    return f'<polyline points="{steps}" class="curve {style.kind}"{dash}/>'
 
 
 def mark(x: float, y: float, style: Look, size: float = 4) -> str:
     """The series' marker."""
-    drawn = f'stroke="{style.colour}" class="mark"'
+    drawn = f'class="mark {style.kind}"'
     if style.marker == "circle":
         return f'<circle cx="{x:g}" cy="{y:g}" r="{size:g}" {drawn}/>'
     shapes = {
@@ -128,16 +135,17 @@ def numbered(scale: Scale) -> list[Tick]:
     return [(value, f"{value:.6g}") for value in scale.ticks()]
 
 
-def legend(labels: Sequence[str], y: float) -> list[str]:
-    """Names of series at the right from ``y`` downwards, with dash and marker."""
-    x = RIGHT - 10
+def legend(labels: Sequence[str], y: float, marked: int | None = None) -> list[str]:
+    """Names of series from ``y`` downwards, with dash and marker; only the first ``marked`` have
+    markers, where not all do."""
+    x = LEFT
     parts = []
     for number, says in enumerate(labels):
         at, style = y + 16 * number, look(number)
         parts += [
-            path([(x - 34, at - 4), (x, at - 4)], style),
-            mark(x - 17, at - 4, style),
-            text(x - 40, at, says, "end"),
+            path([(x, at - 4), (x + 34, at - 4)], style),
+            mark(x + 17, at - 4, style) if marked is None or number < marked else "",
+            text(x + 42, at, says),
         ]
     return parts
 

@@ -1,23 +1,40 @@
 """The SVG of any plot."""
 
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
 from splitserve.lab.report import plots
-from splitserve.lab.report.svg import ecdf, forest, order, rates, scatter, timeline, waterfall
+from splitserve.lab.report.svg import (
+    ecdf,
+    forest,
+    funnel,
+    happenings,
+    heat,
+    order,
+    rates,
+    scatter,
+    timeline,
+    transfers,
+    usage,
+    waterfall,
+)
+
+_DRAWN: Final[Mapping[type, Callable[[Any], str]]] = {
+    plots.Forest: forest.draw,
+    plots.Ecdf: ecdf.draw,
+    plots.Scatter: scatter.draw,
+    plots.Timeline: timeline.draw,
+    plots.Waterfall: waterfall.draw,
+    plots.Order: order.draw,
+    plots.Rates: rates.draw,
+    plots.Heat: heat.draw,
+    plots.Happenings: happenings.draw,
+    plots.Funnel: funnel.draw,
+    plots.Transfers: transfers.draw,
+    plots.Usage: usage.draw,
+}
 
 
 def svg(plot: plots.Plot) -> str:
     """One ``<svg>`` element, without a namespace as HTML wants it."""
-    match plot:
-        case plots.Forest():
-            return forest.draw(plot)
-        case plots.Ecdf():
-            return ecdf.draw(plot)
-        case plots.Scatter():
-            return scatter.draw(plot)
-        case plots.Timeline():
-            return timeline.draw(plot)
-        case plots.Waterfall():
-            return waterfall.draw(plot)
-        case plots.Order():
-            return order.draw(plot)
-        case plots.Rates():
-            return rates.draw(plot)
+    return _DRAWN[type(plot)](plot)

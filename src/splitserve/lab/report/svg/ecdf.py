@@ -30,8 +30,9 @@ def draw(plot: Ecdf) -> str:
     for number, curve in enumerate(curves):
         parts += _curve(curve.values, x, y, canvas.look(number))
     labels = [_label(curve) for curve in curves]
-    parts += canvas.legend(labels, y=canvas.BOTTOM - 16 * len(labels))
-    return canvas.document(plot.title, parts, note="; ".join(labels))
+    below = canvas.BOTTOM + 56
+    parts += canvas.legend(labels, y=below)
+    return canvas.document(plot.title, parts, below + 16 * len(labels), "; ".join(labels))
 
 
 def _across(plot: Ecdf) -> Scale:

@@ -13,11 +13,13 @@ NAMES = 190.0
 def draw(plot: Forest) -> str:
     """One row per pair and per estimate, on a logarithmic scale."""
     ends = [v for r in plot.rows for v in (r.point, r.low, r.high) if v is not None]
-    x = spanning(ends, NAMES, canvas.RIGHT, 0.0, *(plot.band or ()))
+    # A band without ends would cover all, as if every pair were noise.
+    band = plot.band if plot.band is not None and all(map(math.isfinite, plot.band)) else None
+    x = spanning(ends, NAMES, canvas.RIGHT, 0.0, *(band or ()))
     bottom = canvas.TOP + ROW * max(1, len(plot.rows)) + 8
     parts = []
-    if plot.band is not None:
-        low, high = x.at(plot.band[0]), x.at(plot.band[1])
+    if band is not None:
+        low, high = x.at(band[0]), x.at(band[1])
         parts.append(canvas.box(low, canvas.TOP, high - low, bottom - canvas.TOP, "band"))
     label = "ratio B/A, logarithmic scale; left of 1: B is less"
     parts += canvas.x_axis(x, label, ratio_ticks(x), bottom)
@@ -25,7 +27,7 @@ def draw(plot: Forest) -> str:
     for number, row in enumerate(plot.rows):
         parts += _row(row, canvas.TOP + ROW * (number + 0.7), x)
     pairs = sum(row.low is None for row in plot.rows)
-    note = "band: A against itself" if plot.band is not None else "no A/A band"
+    note = "band: A against itself" if band is not None else "no band: too few A/A pairs"
     parts.append(canvas.text(NAMES, bottom + 52, f"{note}; n = {pairs} pairs"))
     return canvas.document(plot.title, parts, bottom + 64, note)
 

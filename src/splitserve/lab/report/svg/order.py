@@ -12,10 +12,11 @@ def draw(plot: Order) -> str:
     points = [point for point in plot.points if not math.isnan(point.value)]
     values = [point.value for point in points]
     x = spanning((point.position for point in points), canvas.LEFT, canvas.RIGHT)
-    y = spanning(values, canvas.BOTTOM, canvas.TOP, 0.0, *(plot.band or ()))
+    band = plot.band if plot.band is not None and all(map(math.isfinite, plot.band)) else None
+    y = spanning(values, canvas.BOTTOM, canvas.TOP, 0.0, *(band or ()))
     parts = []
-    if plot.band is not None:
-        low, high = y.at(plot.band[0]), y.at(plot.band[1])
+    if band is not None:
+        low, high = y.at(band[0]), y.at(band[1])
         parts.append(canvas.box(canvas.LEFT, high, canvas.RIGHT - canvas.LEFT, low - high, "band"))
     parts += canvas.x_axis(x, "position of the pair, runs from the start", canvas.numbered(x))
     parts += canvas.y_axis(y, "ratio B/A", ratio_ticks(y))

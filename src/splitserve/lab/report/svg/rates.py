@@ -29,5 +29,5 @@ def draw(plot: Rates) -> str:
     labels = [f"{arm.label} (n = {sum(p.n for p in arm.points)} requests)" for arm in arms]
     below = canvas.BOTTOM + 54
     note = f"bars: 95 % bounds; dotted: target {plot.target:g}"
-    parts += [canvas.text(canvas.LEFT, below, note), *canvas.legend(labels, y=below)]
-    return canvas.document(plot.title, parts, below + 16 * len(labels), "; ".join(labels))
+    parts += [canvas.text(canvas.LEFT, below, note), *canvas.legend(labels, y=below + 18)]
+    return canvas.document(plot.title, parts, below + 18 + 16 * len(labels), "; ".join(labels))

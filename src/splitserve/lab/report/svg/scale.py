@@ -61,7 +61,7 @@ def ratio_ticks(scale: Scale) -> list[tuple[float, str]]:
     low, high = (math.exp(min(max(end, -300), 300)) for end in (scale.low, scale.high))
     if high / low < 1 + LEAST:
         return []
-    if high / low > 20:
+    if high / low > 3:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         steps = (1, 2, 5) if len(powers) <= TICKS else (1,)
         shown = [m * 10.0**k for k in powers for m in steps if low <= m * 10.0**k <= high]

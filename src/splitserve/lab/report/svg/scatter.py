@@ -17,7 +17,7 @@ def draw(plot: Scatter) -> str:
     y = spanning(values, canvas.BOTTOM, canvas.TOP, 0.0)
     parts = [
         *canvas.x_axis(x, f"{plot.quantity} in A, {plot.unit}", canvas.numbered(x)),
-        *canvas.y_axis(y, f"in B, {plot.unit}", canvas.numbered(y)),
+        *canvas.y_axis(y, f"{plot.quantity} in B, {plot.unit}", canvas.numbered(y)),
         canvas.line(x.start, y.start, x.end, y.end, "axis", "4 3"),
     ]
     if not plot.points:
@@ -27,8 +27,9 @@ def draw(plot: Scatter) -> str:
         style = canvas.look(0 if math.isfinite(a) and math.isfinite(b) else 3)
         parts.append(canvas.mark(x.at(a), y.at(b), style, 2.2))
     note = _note(plot, len(shown))
-    parts.append(canvas.text(canvas.LEFT + 8, canvas.TOP + 12, note))
-    return canvas.document(plot.title, parts, note=note)
+    below = canvas.BOTTOM + 56
+    parts.append(canvas.text(canvas.LEFT, below, note))
+    return canvas.document(plot.title, parts, below + 10, note)
 
 
 def _note(plot: Scatter, shown: int) -> str:
@@ -36,4 +37,5 @@ def _note(plot: Scatter, shown: int) -> str:
     better = sum(b < a for a, b in plot.points)
     failed = sum(math.isinf(a) or math.isinf(b) for a, b in plot.points)
     part = f", {shown} shown" if shown < n else ""
-    return f"n = {n} requests{part}; B less in {better}; failed in an arm: {failed} (crosses)"
+    crosses = f"; failed in an arm: {failed} (crosses)" if failed else ""
+    return f"n = {n} requests{part}; below the diagonal B is less: {better}{crosses}"

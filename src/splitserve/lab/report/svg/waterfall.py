@@ -9,12 +9,17 @@ from splitserve.lab.report.svg.scale import Scale, spanning
 ROW: Final = 30.0
 NAMES: Final = 230.0
 MS: Final = 1000.0
-SHADES: Final = ("#1f3a5f", "#b3541e", "#8fae7f", "#c9b4dc", "#bbbbbb", "#e6c35c", "#7fa8c9")
+SHADES: Final = (
+    *("#1f3a5f", "#b3541e", "#8fae7f", "#c9b4dc", "#bbbbbb"),
+    *("#e6c35c", "#7fa8c9", "#6b4c7d", "#3f7d5a", "#d98f8f"),
+)
 
 
 def draw(plot: Waterfall) -> str:
     """One bar per row; each part is numbered as in the legend below."""
-    names = list(dict.fromkeys(name for row in plot.rows for name, _ in row.parts))
+    # A row with more parts knows where those belong that others lack.
+    longest_first = sorted(plot.rows, key=lambda row: -len(row.parts))
+    names = list(dict.fromkeys(name for row in longest_first for name, _ in row.parts))
     sums = [MS * sum(max(0.0, s) for _, s in row.parts) for row in plot.rows]
     x = spanning(sums, NAMES, canvas.RIGHT, 0.0)
     bottom = canvas.TOP + ROW * max(1, len(plot.rows)) + 6

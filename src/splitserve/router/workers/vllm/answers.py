@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from splitserve.ids import RequestId
+from splitserve.protocol.control import Began
 from splitserve.protocol.generate import FinishReason, TokenChunk, TokenLogprob
 from splitserve.protocol.scale_out import PositionLogprobs, Usage
 from splitserve.router.workers.vllm.failure import ErrorBody, LegFailed, broken
@@ -49,6 +50,7 @@ class WireMetrics(msgspec.Struct, frozen=True):
     """Of vLLM's ``--enable-per-request-metrics``."""
 
     queue_time_ms: float | None = None
+    time_to_first_token_ms: float | None = None
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -63,6 +65,19 @@ class Event(msgspec.Struct, frozen=True):
     @property
     def cached_tokens(self) -> int | None:
         return None if self.usage is None else self.usage.cached_tokens
+
+
+def began(request_id: RequestId, event: Event | None, call_s: float | None = None) -> Began:
+    """What ``event``, if any, tells of the time to the first token; ``call_s`` as in Began."""
+    metrics = None if event is None else event.metrics
+    if metrics is None:
+        return Began(request_id, call_s=call_s)
+    queue_s, first_s = _seconds(metrics.queue_time_ms), _seconds(metrics.time_to_first_token_ms)
+    return Began(request_id, queue_s, first_s, call_s)
+
+
+def _seconds(told_ms: float | None) -> float | None:
+    return None if told_ms is None else told_ms / 1000
 
 
 _DECODER: Final = msgspec.json.Decoder(Event)

@@ -17,7 +17,7 @@ from splitserve.protocol.control import StepTokens
 from splitserve.protocol.generate import TokenChunk
 from splitserve.protocol.handoff import Reserve
 from splitserve.router.workers.vllm import bodies
-from splitserve.router.workers.vllm.answers import AnswerReader, Event, split_first
+from splitserve.router.workers.vllm.answers import AnswerReader, Event, began, split_first
 from splitserve.router.workers.vllm.calls import SILENCE_S
 from splitserve.router.workers.vllm.desk import Desk
 from splitserve.router.workers.vllm.dialects.base import Dialect, Instance, Params
@@ -52,6 +52,8 @@ class DecodePart:
         self._returned: Params | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._asked_at = self._drawn_at = 0.0
+        self._last: TokenChunk | None = None
         self._patience_s = desk.around.kv_wait_s
         self._opened = self._taken_over = self._decoding = self._over = False
         desk.around.exchange.offer(order.handoff, self)
@@ -104,6 +106,7 @@ class DecodePart:
         leg = self._dialect.decode(self._handoff, self._prefill.instance, self.instance, returned)
         whole = self._in_one_piece(self._prefill.instance)
         asked = bodies.decode(self._request, self._handoff, leg, stream=not whole)
+        self._asked_at = self._desk.around.clock()
         self._task = self._desk.spawn(self._request.request_id, self._run(asked))
         if whole:
             tokens_s = self._request.sampling.max_tokens * TOKEN_S
@@ -129,7 +132,9 @@ class DecodePart:
             if not self._reader.finished:
                 raise LegFailed("engine", "vLLM's answer ended early")
         except LegFailed as failure:
-            self._failed(failure)
+            if self._last is None:
+                self._failed(failure)
+        self._finish(None)
 
     def _open(self) -> None:
         self._opened = True
@@ -153,18 +158,25 @@ class DecodePart:
 
     def _take(self, event: Event) -> None:
         chunk = self._reader.chunk(event)
-        if chunk is None or self._over:
+        if self._over:
             return
-        if not self._decoding:
-            if not chunk.token_ids:
-                raise LegFailed("engine", "vLLM's decode answered without a token")
-            self._begin(chunk)
-        else:
+        if chunk is not None:
+            self._take_chunk(chunk)
+        if event.usage is not None:
+            self._finish(event)
+
+    def _take_chunk(self, chunk: TokenChunk) -> None:
+        if self._decoding:
             self._pass_on(chunk)
+        elif not chunk.token_ids:
+            raise LegFailed("engine", "vLLM's decode answered without a token")
+        else:
+            self._begin(chunk)
 
     def _begin(self, chunk: TokenChunk) -> None:
         """The first token is drawn. The client has it from prefill, or gets it through prefill."""
         self._decoding = True
+        self._drawn_at = self._desk.around.clock()
         self._stop_timer()
         if self._spoken is None:
             first, rest = split_first(chunk)
@@ -193,13 +205,21 @@ class DecodePart:
         await self._desk.stream(self._request, asked, self._open, self._take)
 
     def _pass_on(self, chunk: TokenChunk) -> None:
-        self._desk.tell(StepTokens((chunk,)))
-        if chunk.finish_reason is not None:
-            self._finish()
+        if chunk.finish_reason is None:
+            self._desk.tell(StepTokens((chunk,)))
+        else:
+            self._last = chunk
 
-    def _finish(self) -> None:
+    def _finish(self, event: Event | None) -> None:
+        """The last chunk waits for what vLLM sends right behind it: how long it took."""
+        chunk, self._last = self._last, None
+        if chunk is None or self._over:
+            return
+        request_id = self._request.request_id
+        told = began(request_id, event, self._drawn_at - self._asked_at)
+        self._desk.tell(StepTokens((chunk,), (told,)))
         self._over = True
-        self._desk.end(self._request.request_id)
+        self._desk.end(request_id)
 
     def _failed(self, failure: LegFailed) -> None:
         self._stop_timer()

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import msgspec
 
-from splitserve.protocol.control import StepTokens
+from splitserve.protocol.control import Began, StepTokens
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
 from splitserve.protocol.handoff import Prefill, PrefillDone
 from splitserve.router.workers.vllm import bodies
-from splitserve.router.workers.vllm.answers import AnswerReader, Event
+from splitserve.router.workers.vllm.answers import AnswerReader, Event, began
 from splitserve.router.workers.vllm.desk import Desk
 from splitserve.router.workers.vllm.dialects.base import Dialect, DialectError, Instance, Leg
 from splitserve.router.workers.vllm.exactness import first_token_at_once
@@ -41,6 +41,8 @@ class PrefillPart:
         self._taken_at: float | None = None
         self._queue_s = 0.0
         self._cached_tokens: int | None = None
+        self._began: tuple[Began, ...] = ()
+        self._first_waited = False
         self._spoken = False
         self._over = False
         self._task = desk.spawn(order.request.request_id, self._run())
@@ -62,6 +64,7 @@ class PrefillPart:
         self._taken_at = self._desk.around.clock()
         if first is not None:
             self._desk.around.exchange.note("first_token_waits")
+            self._first_waited = True
             self._speak(msgspec.structs.replace(first, cached_tokens=self._cached_tokens))
         if self._answered_at is not None:
             self._done()
@@ -81,8 +84,8 @@ class PrefillPart:
             return
         self._answered_at = self._desk.around.clock()
         self._cached_tokens = event.cached_tokens
-        if event.metrics is not None and event.metrics.queue_time_ms is not None:
-            self._queue_s = event.metrics.queue_time_ms / 1000
+        told = began(self._request.request_id, event, self._answered_at - self._asked_at)
+        self._began, self._queue_s = (told,), told.queue_s or 0.0
         self._hand_over(_first_token(self._request, event), event)
 
     def _continued(self, leg: Leg) -> Leg:
@@ -119,7 +122,7 @@ class PrefillPart:
     def _speak(self, first: TokenChunk) -> None:
         if not self._spoken:
             self._spoken = True
-            self._desk.tell(StepTokens((first,)))
+            self._desk.tell(StepTokens((first,), self._began))
 
     def _done(self) -> None:
         self._over = True
@@ -127,7 +130,16 @@ class PrefillPart:
         waited = 0.0 if self._taken_at is None else max(0.0, self._taken_at - answered)
         took = max(0.0, answered - self._asked_at - self._queue_s)
         request_id = self._request.request_id
-        done = PrefillDone(request_id, self._handoff, 0, self._queue_s, took, waited)
+        done = PrefillDone(
+            request_id,
+            self._handoff,
+            0,
+            self._queue_s,
+            took,
+            waited,
+            until_token=True,
+            first_waited=self._first_waited,
+        )
         self._desk.tell(done)
         self._desk.end(request_id)
 

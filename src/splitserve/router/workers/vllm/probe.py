@@ -64,7 +64,7 @@ async def probe(calls: Calls, worker: VllmWorker) -> Found:
     model = models[0]
     reading = read_metrics(await calls.get("/metrics", PROBE_TIMEOUT_S))
     endpoint = Endpoint(
-        path=await _best_path(calls, version),
+        path=await _best_path(calls, version, tells_times=worker.tells_times),
         model=model.id,
         max_model_len=model.max_model_len or kv_counts(reading).total * _block_size(reading),
         priorities=worker.priorities,
@@ -102,11 +102,11 @@ def welcome(worker: VllmWorker, found: Found, connector: str) -> Welcome:
     )
 
 
-async def _best_path(calls: Calls, version: str) -> str:
+async def _best_path(calls: Calls, version: str, *, tells_times: bool) -> str:
     """An empty body costs nothing where the endpoint is open (400), and is refused otherwise where
-    it is not (403, 404, 405)."""
+    it is not (403, 404, 405). vLLM tells a request's times at the other endpoint only."""
     numbers = _VERSION.match(version)
-    if numbers is None or (int(numbers[1]), int(numbers[2])) < GENERATE_SINCE:
+    if tells_times or numbers is None or (int(numbers[1]), int(numbers[2])) < GENERATE_SINCE:
         return COMPLETIONS
     status = await calls.post_status(GENERATE, b"{}", PROBE_TIMEOUT_S)
     return GENERATE if status in (400, 422) else COMPLETIONS

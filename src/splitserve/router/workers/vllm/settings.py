@@ -25,8 +25,9 @@ class VllmWorker:
     ``facts`` what else its dialect wants to know (see Instance).
 
     ``max_num_seqs`` is its ``--max-num-seqs``, None where nobody knows. ``priorities``: it was
-    started with ``--scheduling-policy priority``; others refuse a priority. ``kv_wait_s`` is how
-    long decode may wait for its first token once prefill has answered.
+    started with ``--scheduling-policy priority``; others refuse a priority. ``tells_times``: with
+    ``--enable-per-request-metrics``. ``kv_wait_s`` is how long decode may wait for its first token
+    once prefill has answered.
     """
 
     name: WorkerId
@@ -37,6 +38,7 @@ class VllmWorker:
     api_key: str = field(default="", repr=False)
     max_num_seqs: int | None = None
     priorities: bool = False
+    tells_times: bool = False
     kv_wait_s: float = KV_WAIT_S
 
     @property
@@ -68,6 +70,7 @@ def parse_address(address: str, api_key: str = "") -> VllmWorker:
         url=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}",
         kv_transfer_config={kv_keys[key]: given.pop(key) for key in kv_keys if key in given},
         priorities=given.pop("priorities", "") == "1",
+        tells_times=given.pop("per_request_metrics", "") == "1",
         facts={key: int(value) if value.isdigit() else value for key, value in given.items()},
         api_key=api_key,
         max_num_seqs=None if seats is None else int(seats),

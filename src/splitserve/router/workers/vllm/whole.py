@@ -5,7 +5,7 @@ import msgspec
 from splitserve.protocol.control import StepTokens, Submit
 from splitserve.protocol.generate import TokenChunk
 from splitserve.router.workers.vllm import bodies
-from splitserve.router.workers.vllm.answers import AnswerReader, Event
+from splitserve.router.workers.vllm.answers import AnswerReader, Event, began
 from splitserve.router.workers.vllm.desk import Desk
 from splitserve.router.workers.vllm.exactness import replayable
 from splitserve.router.workers.vllm.failure import LegFailed
@@ -51,15 +51,17 @@ class WholePart:
             else:
                 self._last = chunk
         elif event.usage is not None:
-            self._finish(event.cached_tokens)
+            self._finish(event)
 
-    def _finish(self, cached_tokens: int | None) -> None:
-        """The last chunk waits for what vLLM sends right behind it: how much was cached."""
+    def _finish(self, event: Event | None) -> None:
+        """The last chunk waits for what vLLM sends right behind it: how much was cached, and how
+        long it took."""
         chunk, self._last = self._last, None
         if chunk is not None:
+            cached_tokens = None if event is None else event.cached_tokens
             if cached_tokens is not None and not self._emitted:
                 chunk = msgspec.structs.replace(chunk, cached_tokens=cached_tokens)
-            self._desk.tell(StepTokens((chunk,)))
+            self._desk.tell(StepTokens((chunk,), (began(self._request.request_id, event),)))
             self._desk.end(self._request.request_id)
 
 

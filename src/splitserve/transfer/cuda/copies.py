@@ -1,10 +1,11 @@
-"""Copies blocks from a pool on this device into another process's, on a stream beside the engine's.
+"""Copies between a pool on this device and another process's, on a stream beside the engine's.
 
-One kernel copies all blocks of one layer. Which ones it reads from a table on the device, so that a
-write costs the engine's thread the same for one block and for thousands.
+One kernel copies all pieces of one layer. Which ones it reads from a table on the device, so that a
+copy costs the engine's thread the same for one piece and for thousands.
 """
 
 from array import array
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -22,13 +23,17 @@ _ALIGNED: Final = 16
 """Bytes to which an address must be aligned for the kernel that was compiled for such ones."""
 
 
+_WORD_TYPES: Final = (torch.int64, torch.int32, torch.int16, torch.uint8)
+"""Widest first: a piece is copied in the widest words that it is a whole number of."""
+
+
 @triton.jit  # type: ignore[untyped-decorator]
-def copy_blocks(
+def copy_pieces(
     source: tl.tensor, target: tl.tensor, pairs: tl.tensor, WORDS: tl.constexpr, PART: tl.constexpr
 ) -> None:
-    """``target[pairs[i, 1]] = source[pairs[i, 0]]``, blocks of ``WORDS`` words.
+    """``target[pairs[i, 1]] = source[pairs[i, 0]]``, pieces of ``WORDS`` words.
 
-    ``pairs [blocks, 2]`` int32. Programs ``[blocks, ceil(WORDS / PART)]``.
+    ``pairs [pieces, 2]`` int32. Programs ``[pieces, ceil(WORDS / PART)]``.
     """
     pair = pairs + 2 * tl.program_id(0)
     read = source + tl.load(pair).to(tl.int64) * WORDS
@@ -38,21 +43,27 @@ def copy_blocks(
     tl.store(write + words, tl.load(read + words, mask=inside), mask=inside)
 
 
-class CudaPush:
-    """The PushDevice of GPU ``index``, for blocks of ``block_bytes``."""
+@dataclass(slots=True)
+class _Shape:
+    """How pieces of one size are copied. ``compiled`` is the kernel for aligned addresses, known
+    after its first launch."""
+
+    word: torch.dtype
+    words: int
+    part: int
+    compiled: Any = field(default=None)
+
+
+class CudaCopies:
+    """The CopyDevice of GPU ``index``, for a pool with blocks of ``block_bytes``."""
 
     def __init__(self, index: int, block_bytes: int) -> None:
-        """Raises ConfigError when there is no such GPU or blocks are no whole 4-byte words."""
+        """Raises ConfigError when there is no such GPU."""
         if index >= torch.cuda.device_count():
             raise ConfigError(f"there is no cuda:{index}; torch sees {torch.cuda.device_count()}")
-        if block_bytes % 4:
-            raise ConfigError(f"connector cuda_ipc copies 4-byte words; a block has {block_bytes}")
         self._device = torch.device("cuda", index)
-        self._word = torch.int64 if block_bytes % 8 == 0 else torch.int32
-        self._words = block_bytes // self._word.itemsize
-        self._part = min(_PART_WORDS, triton.next_power_of_2(self._words))
-        self._is_aligned = block_bytes % _ALIGNED == 0
-        self._compiled: Any = None
+        self._block_bytes = block_bytes
+        self._shapes: dict[int, _Shape] = {}
         self._stream = torch.cuda.Stream(self._device)
         self._stored = torch.cuda.Event()
         self._free: list[torch.cuda.Event] = []
@@ -61,11 +72,12 @@ class CudaPush:
     def export(self, address: int, nbytes: int) -> bytes:
         """The handle of the pool at ``address``. Raises ConfigError.
 
-        Also makes the kernel and torch's small buffers, which would otherwise hold the first
-        prompt up.
+        Also makes the kernel for whole blocks and torch's small buffers, which would otherwise hold
+        the first prompt up.
         """
         handle = export_handle(self._device, address, nbytes)
-        self._launch(self._upload(array("i", (0, 0))), 0, address, address)
+        shape = self._shape(self._block_bytes)
+        self._launch(self._upload(array("i", (0, 0))), 0, shape, address, address)
         self._stream.synchronize()
         return handle
 
@@ -78,18 +90,26 @@ class CudaPush:
         """Raises TransferFailed."""
         close_handle(self._device, address)
 
-    def copier(self, pairs: "array[int]") -> "_Copier":
-        """``pairs``: source and target block in turn, 4 bytes each."""
-        return _Copier(self, self._upload(pairs), len(pairs) // 2)
+    def copier(self, pairs: "array[int]", piece: int) -> "_Copier":
+        """``pairs``: source and target in turn, as numbers of pieces of ``piece`` bytes."""
+        return _Copier(self, self._upload(pairs), len(pairs) // 2, self._shape(piece))
 
-    def copy(self, table: Tensor, blocks: int, source: int, target: int) -> "_Mark":
+    def copy(self, table: Tensor, pieces: int, shape: _Shape, source: int, target: int) -> "_Mark":
         """Copies once all that the engine's stream was given so far is done. Never waits."""
         self._stored.record(torch.cuda.current_stream(self._device))
         self._stream.wait_event(self._stored)
-        self._launch(table, blocks, source, target)
+        self._launch(table, pieces, shape, source, target)
         event = self._free.pop() if self._free else torch.cuda.Event()
         event.record(self._stream)
         return _Mark(event, self._free)
+
+    def _shape(self, piece: int) -> _Shape:
+        if piece not in self._shapes:
+            word = next(word for word in _WORD_TYPES if piece % word.itemsize == 0)
+            words = piece // word.itemsize
+            part = min(_PART_WORDS, triton.next_power_of_2(words))
+            self._shapes[piece] = _Shape(word, words, part)
+        return self._shapes[piece]
 
     def _upload(self, pairs: "array[int]") -> Tensor:
         # torch does not give pinned memory out again before the copy from it is done, nor memory of
@@ -99,18 +119,19 @@ class CudaPush:
         with torch.cuda.stream(self._stream):
             return host.to(self._device, non_blocking=True)
 
-    def _launch(self, table: Tensor, blocks: int, source: int, target: int) -> None:
-        grid = (blocks, triton.cdiv(self._words, self._part), 1)
-        if self._compiled is not None:
+    def _launch(self, table: Tensor, pieces: int, shape: _Shape, source: int, target: int) -> None:
+        grid = (pieces, triton.cdiv(shape.words, shape.part), 1)
+        aligned = source % _ALIGNED == 0 and target % _ALIGNED == 0
+        if aligned and shape.compiled is not None:
             # Without the search for the right kernel, which takes as long as the copy of a layer.
             stream = self._stream.cuda_stream
-            self._compiled[grid](source, target, table, self._words, self._part, stream=stream)
+            shape.compiled[grid](source, target, table, shape.words, shape.part, stream=stream)
             return
-        pools = _Address(source, self._word), _Address(target, self._word)
+        pools = _Address(source, shape.word), _Address(target, shape.word)
         with torch.cuda.stream(self._stream):
-            compiled = copy_blocks[grid](*pools, table, self._words, self._part)
-        if self._is_aligned:
-            self._compiled = compiled
+            compiled = copy_pieces[grid](*pools, table, shape.words, shape.part)
+        if aligned:
+            shape.compiled = compiled
 
     def _check_reach(self, uuid: str) -> None:
         seen = {_uuid(index): index for index in range(torch.cuda.device_count())}
@@ -128,15 +149,16 @@ class CudaPush:
 
 
 class _Copier:
-    """One set of blocks, listed on the device."""
+    """One set of pieces, listed on the device."""
 
-    def __init__(self, push: CudaPush, table: Tensor, blocks: int) -> None:
-        self._push = push
+    def __init__(self, copies: CudaCopies, table: Tensor, pieces: int, shape: _Shape) -> None:
+        self._copies = copies
         self._table = table
-        self._blocks = blocks
+        self._pieces = pieces
+        self._shape = shape
 
     def copy(self, source: int, target: int) -> "_Mark":
-        return self._push.copy(self._table, self._blocks, source, target)
+        return self._copies.copy(self._table, self._pieces, self._shape, source, target)
 
 
 class _Mark:

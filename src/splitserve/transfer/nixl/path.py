@@ -1,0 +1,66 @@
+"""Which way bytes will probably take between two pools. UCX chooses, and NIXL does not say what."""
+
+import os
+from pathlib import Path
+from typing import Final, Literal
+
+Way = Literal["shm", "cuda_ipc", "rc", "tcp"]
+"""``shm``: one copy by the kernel between processes of a host (UCX calls it cma). ``rc``: RDMA."""
+
+_ALIASES: Final[dict[Way, tuple[str, ...]]] = {
+    "shm": ("cma", "sm", "shm"),
+    "cuda_ipc": ("cuda_ipc", "cuda"),
+    "rc": ("rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "ib"),
+    "tcp": ("tcp",),
+}
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
+_INFINIBAND: Final = Path("/sys/class/infiniband")
+
+
+def host_id() -> str:
+    """The same for all processes of one boot of one host; empty where that is unknown."""
+    return _text(_BOOT_ID)
+
+
+def open_ways(device: str) -> list[Way]:
+    """The ways that UCX may use here for a pool on ``device``, by its settings and by what there
+    is, best first."""
+    found: dict[Way, bool] = {
+        "cuda_ipc": device.startswith("cuda"),
+        "shm": device == "cpu" and _may_copy_between_processes(),
+        "rc": any("ACTIVE" in _text(state) for state in _INFINIBAND.glob("*/ports/*/state")),
+        "tcp": True,
+    }
+    allowed = os.environ.get("UCX_TLS", "all")
+    return [way for way, there in found.items() if there and _names(allowed, way)]
+
+
+def likely_way(
+    own_host: str, own_ways: list[Way], peer_host: str, peer_ways: list[Way]
+) -> Way | None:
+    """None where neither side's settings leave a way, or the hosts are unknown."""
+    if not own_host or not peer_host:
+        return None
+    both = [way for way in own_ways if way in peer_ways]
+    if own_host != peer_host:
+        both = [way for way in both if way in ("rc", "tcp")]
+    return both[0] if both else None
+
+
+def _names(setting: str, way: Way) -> bool:
+    """Whether a value of UCX_TLS (``all``, a list, or ``^`` and a list of what not) lets it be."""
+    names = setting.removeprefix("^").split(",")
+    listed = "all" in names or any(name in _ALIASES[way] for name in names)
+    return listed != setting.startswith("^")
+
+
+def _may_copy_between_processes() -> bool:
+    return _text(_YAMA) in ("", "0") or os.geteuid() == 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

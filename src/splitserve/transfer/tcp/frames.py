@@ -1,0 +1,95 @@
+"""What goes over one stream, after the two ends have proven themselves. Pure.
+
+    header   magic, kind, number of pieces, number of the frame, payload bytes, payload checksum,
+             and a CRC-32 of the header (with 0 in its place) and the table
+    table    of each piece: offset in the owner's pool, bytes. PUT and GET only
+    payload  the pieces' bytes. PUT and DATA only
+
+DATA, OK and BAD carry the number of the frame that they answer. Integers are little-endian.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+MAX_PIECES: Final = 256
+"""In one frame: within what a system call takes at once."""
+
+MAX_PAYLOAD: Final = 1 << 20
+
+_MAGIC: Final = b"SKV1"
+_HEADER: Final = struct.Struct("<4sBxHQQQI")
+_CRC: Final = struct.Struct("<I")
+_PIECE: Final = struct.Struct("<QQ")
+HEADER_BYTES: Final = _HEADER.size
+
+Piece = tuple[int, int]
+"""Offset in the owner's pool, bytes."""
+
+
+class Kind(IntEnum):
+    PUT = 1
+    GET = 2
+    DATA = 3
+    OK = 4
+    BAD = 5
+
+
+class FrameError(Exception):
+    """The stream carries something that no peer of ours sends. It is of no use afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """``crc`` covers what ``check`` is given as well."""
+
+    kind: Kind
+    pieces: int
+    number: int
+    nbytes: int
+    checksum: int
+    crc: int
+
+    @property
+    def table_bytes(self) -> int:
+        return self.pieces * _PIECE.size
+
+
+def encode(
+    kind: Kind, number: int, pieces: Sequence[Piece] = (), nbytes: int = 0, checksum: int = 0
+) -> bytes:
+    """Header and table. ``nbytes`` and ``checksum`` are the payload's."""
+    table = b"".join(_PIECE.pack(offset, size) for offset, size in pieces)
+    bare = _HEADER.pack(_MAGIC, kind, len(pieces), number, nbytes, checksum, 0)
+    crc = zlib.crc32(table, zlib.crc32(bare))
+    return bare[: -_CRC.size] + _CRC.pack(crc) + table
+
+
+def parse_header(data: bytes | bytearray) -> Header:
+    """Of HEADER_BYTES. Raises FrameError. Its numbers are not to be relied on before
+    ``parse_table`` has seen what the CRC covers, but they are small."""
+    magic, kind, pieces, number, nbytes, checksum, crc = _HEADER.unpack(data)
+    if magic != _MAGIC or kind not in Kind.__members__.values():
+        raise FrameError("the stream carries no frame")
+    if pieces > MAX_PIECES or nbytes > MAX_PAYLOAD:
+        raise FrameError(f"a frame of {pieces} pieces and {nbytes} bytes is too large")
+    return Header(Kind(kind), pieces, number, nbytes, checksum, crc)
+
+
+def parse_table(header: Header, table: bytes | bytearray, pool_bytes: int) -> list[Piece]:
+    """Raises FrameError for bytes that were changed on the way, pieces outside the pool, and a
+    payload that the pieces do not add up to."""
+    bare = _HEADER.pack(
+        _MAGIC, header.kind, header.pieces, header.number, header.nbytes, header.checksum, 0
+    )
+    if zlib.crc32(table, zlib.crc32(bare)) != header.crc:
+        raise FrameError("a header was changed on its way")
+    pieces: list[Piece] = list(_PIECE.iter_unpack(table))
+    if any(size < 1 or offset > pool_bytes - size for offset, size in pieces):
+        raise FrameError("a frame names bytes outside the pool")
+    if pieces and sum(size for _, size in pieces) != header.nbytes:
+        raise FrameError("a frame's pieces are not its payload")
+    return pieces

@@ -1,0 +1,65 @@
+"""A split answer is the colocated one, whatever moves the KV and however the two pools differ.
+
+The fake engine's KV holds hashes, so that a byte that is lost or in a wrong place shows.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from network import Network, answer_of, make_request, prefill, reserve
+
+from splitserve.engine.api import Runner
+from splitserve.engine.fake import FakeConfig, FakeRunner, fake_tokens
+from splitserve.protocol.control import Hello
+from splitserve.transfer.base import Connector
+from splitserve.transfer.registry import create_connector
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes the connectors that a network opens."""
+    connectors: list[Connector] = []
+
+    def create(name: str) -> Connector:
+        connectors.append(create_connector(name))
+        return connectors[-1]
+
+    monkeypatch.setattr("network.create_connector", create)
+    yield
+    for connector in connectors:
+        connector.close()
+
+
+def pair(connector: str, prefill_block: int, decode_block: int) -> Network:
+    def runner(block_size: int) -> Callable[[FakeConfig], Runner]:
+        return lambda config: FakeRunner(replace(config, block_size=block_size))
+
+    network = Network()
+    for name, role, size in (("p", "prefill", prefill_block), ("d", "decode", decode_block)):
+        network.add(name, role, connector, runner=runner(size))
+        network.tell(name, Hello("g"))
+    network.pair("p", "d")
+    return network
+
+
+@pytest.mark.usefixtures("opened")
+@pytest.mark.parametrize("connector", ["memory", "tcp"])
+@pytest.mark.parametrize(
+    ("prefill_block", "decode_block"), [(4, 4), (4, 8), (8, 4), (4, 3), (5, 7)], ids=str
+)
+def test_over_other_block_sizes_and_with_a_prefix_that_decode_has(
+    connector: str, prefill_block: int, decode_block: int
+) -> None:
+    network = pair(connector, prefill_block, decode_block)
+    for name, length in (("first", 37), ("longer", 75), ("shorter", 22)):
+        request = make_request(name, tuple(range(20, 20 + length)))
+        target = reserve(network, request)
+        assert (target.skip_blocks > 0) == (name != "first")
+        prefill(network, request, target)
+        network.step_all()
+        while network.nodes["p"].worker.transfers_pending():
+            network.nodes["p"].worker.step()
+        network.step_all()
+        assert answer_of(network, request) == fake_tokens(request.token_ids, 6)
+    assert network.idle()

@@ -1,0 +1,328 @@
+"""What connector nixl decides, over a stand-in for NIXL that ends copies when a test says so."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from splitserve.errors import BugError, TransferFailed
+from splitserve.transfer.base import PeerId, TransferId
+from splitserve.transfer.nixl.agent import Operation, Prepared
+from splitserve.transfer.nixl.copies import Copies
+from splitserve.transfer.nixl.driver import Driver
+from splitserve.transfer.nixl.pairs import Pairs, Place
+from splitserve.transfer.nixl.path import Way, likely_way, open_ways
+from splitserve.transfer.nixl.started import End, LayerCopy, Start
+from splitserve.transfer.plan import Span
+
+ONE, OTHER = PeerId(1), PeerId(2)
+LAYERS = 4
+
+
+@dataclass(eq=False)
+class Handle:
+    prepared: Prepared
+    rows: range
+    state: str = "open"
+    released: bool = False
+
+
+@dataclass
+class Nixl:
+    """Every agent that was made, with what it holds."""
+
+    agents: list["FakeAgent"] = field(default_factory=list)
+    refuses: str = ""
+
+    def open(self) -> "FakeAgent":
+        self.agents.append(FakeAgent(self))
+        return self.agents[-1]
+
+
+@dataclass
+class FakeAgent:
+    nixl: Nixl
+    joined: set[str] = field(default_factory=set)
+    prepared: int = 0
+    handles: list[Handle] = field(default_factory=list)
+    is_closed: bool = False
+
+    def metadata(self) -> bytes:
+        return b"own"
+
+    def join(self, metadata: bytes) -> str:
+        self.joined.add(metadata.decode())
+        return metadata.decode()
+
+    def leave(self, name: str) -> None:
+        self.joined.remove(name)
+
+    def prepare(self, name: str, operation: Operation, pairs: Pairs) -> Prepared:
+        assert name in self.joined
+        self.prepared += 1
+        return Prepared(operation, self, name)
+
+    def drop(self, prepared: Prepared) -> None:
+        assert prepared.local is self
+        self.prepared -= 1
+
+    def post(self, prepared: Prepared, rows: range) -> Handle:
+        assert prepared.local is self
+        if self.nixl.refuses:
+            raise TransferFailed(self.nixl.refuses)
+        self.handles.append(Handle(prepared, rows))
+        return self.handles[-1]
+
+    def ended(self, handle: Handle) -> bool:
+        assert not handle.released
+        if handle.state == "failed":
+            raise TransferFailed("the peer is gone")
+        return handle.state == "done"
+
+    def release(self, handle: Handle) -> None:
+        handle.released = True
+
+    def close(self) -> None:
+        assert all(handle.released for handle in self.handles)
+        assert not self.prepared
+        self.is_closed = True
+
+
+@dataclass
+class Mark:
+    is_past: bool = False
+
+    def ended(self) -> bool:
+        return self.is_past
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.nixl = Nixl()
+        self.told: list[End] = []
+        self.copies = Copies(self.nixl.open, self.told.append)
+        self.copies.connect(ONE, "one", b"one")
+        self.copies.connect(OTHER, "other", b"other")
+        self._last = 0
+
+    def copy(self, operation: Operation = "WRITE", peer: PeerId = ONE) -> LayerCopy:
+        place = Place(0, 100, "cpu")
+        pairs = Pairs((Span(0, 10, 5), Span(20, 30, 5)), LAYERS, place, place)
+        return LayerCopy(peer, operation, pairs, pairs.nbytes)
+
+    def start(self, copy: LayerCopy, layer: int = 0, mark: Mark | None = None) -> TransferId:
+        self._last += 1
+        transfer = TransferId(self._last)
+        self.copies.start(Start(transfer, copy, layer, mark))
+        self.copies.step()
+        return transfer
+
+    @property
+    def writing(self) -> FakeAgent:
+        return self.nixl.agents[0]
+
+    def failed(self) -> list[TransferId]:
+        return [end.transfer for end in self.told if end.error]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def finish(handles: Iterable[Handle], state: str = "done") -> None:
+    for handle in handles:
+        handle.state = state
+
+
+def test_an_end_is_told_once_and_its_handle_is_released_then_and_not_before(rig: Rig) -> None:
+    transfer = rig.start(rig.copy(), layer=2)
+    (handle,) = rig.writing.handles
+    assert handle.rows == range(4, 6)
+    assert not rig.copies.step()
+    assert (rig.told, handle.released) == ([], False)
+    finish([handle])
+    assert rig.copies.step()
+    assert (rig.told, handle.released) == ([End(transfer, 10)], True)
+    assert not rig.copies.busy()
+
+
+@pytest.mark.parametrize("when", ["posted", "under way"])
+def test_a_failed_copy_says_the_layer_and_the_reason(rig: Rig, when: str) -> None:
+    rig.nixl.refuses = "the peer is gone" if when == "posted" else ""
+    transfer = rig.start(rig.copy("READ"), layer=3)
+    finish((handle for agent in rig.nixl.agents for handle in agent.handles), "failed")
+    rig.copies.step()
+    assert rig.told == [End(transfer, 0, "layer 3 was not read: the peer is gone")]
+
+
+def test_nothing_is_posted_before_the_work_that_stores_it_is_done(rig: Rig) -> None:
+    marks = [Mark(), Mark()]
+    copy = rig.copy()
+    for layer, mark in enumerate(marks):
+        rig.start(copy, layer, mark)
+    assert rig.writing.handles == []
+    assert rig.copies.busy()
+    marks[0].is_past = True
+    rig.copies.step()
+    assert [handle.rows for handle in rig.writing.handles] == [range(2)]
+
+
+def test_tables_serve_all_layers_and_go_when_nobody_needs_them(rig: Rig) -> None:
+    copy = rig.copy()
+    for layer in range(LAYERS):
+        rig.start(copy, layer)
+    assert rig.writing.prepared == 1
+    rig.copies.disown(copy)
+    assert rig.writing.prepared == 1
+    finish(rig.writing.handles)
+    rig.copies.step()
+    assert rig.writing.prepared == 0
+
+
+def test_leaving_fails_what_waits_and_lets_what_is_open_end(rig: Rig) -> None:
+    copy = rig.copy()
+    opened, waiting = rig.start(copy), rig.start(copy, 1, Mark())
+    left = rig.copies.leave(ONE)
+    assert (rig.failed(), left.done()) == ([waiting], False)
+    late = rig.start(copy, 2)
+    assert rig.failed() == [waiting, late]
+    finish(rig.writing.handles)
+    rig.copies.step()
+    assert left.done()
+    assert End(opened, 10) in rig.told
+    assert rig.writing.joined == {"other"}
+    assert rig.writing.prepared == 0
+
+
+def test_a_write_given_up_is_told_once_and_bars_its_peer_until_it_has_ended(rig: Rig) -> None:
+    transfer = rig.start(rig.copy())
+    rig.copies.leave(ONE)
+    rig.copies.give_up(ONE)
+    (handle,) = rig.writing.handles
+    assert (rig.failed(), handle.released) == ([transfer], False)
+    with pytest.raises(TransferFailed, match="not ended yet"):
+        rig.copies.connect(PeerId(3), "one", b"one")
+    finish([handle])
+    rig.copies.step()
+    rig.copies.connect(PeerId(3), "one", b"one")
+    assert (len(rig.told), handle.released) == (1, True)
+
+
+def test_a_read_given_up_ends_its_agent_and_no_write(rig: Rig) -> None:
+    stalled, other = rig.start(rig.copy("READ")), rig.start(rig.copy("READ", OTHER))
+    write = rig.start(rig.copy("WRITE", OTHER))
+    reading = rig.nixl.agents[1]
+    left = rig.copies.leave(ONE)
+    rig.copies.give_up(ONE)
+    assert (reading.is_closed, rig.writing.is_closed, left.done()) == (True, False, True)
+    assert sorted(rig.failed()) == [stalled, other]
+    finish(rig.writing.handles)
+    rig.copies.step()
+    assert End(write, 10) in rig.told
+
+
+def test_reads_go_on_with_a_new_agent_after_one_was_given_up(rig: Rig) -> None:
+    kept = rig.copy("READ", OTHER)
+    rig.start(kept)
+    rig.start(rig.copy("READ"))
+    rig.copies.leave(ONE)
+    rig.copies.give_up(ONE)
+    again = rig.start(kept, 1)
+    assert rig.nixl.agents[2].joined == {"other"}
+    finish(rig.nixl.agents[2].handles)
+    rig.copies.step()
+    assert rig.told[-1] == End(again, 10)
+
+
+def test_a_pool_connected_twice_is_forgotten_with_the_second(rig: Rig) -> None:
+    rig.copies.connect(PeerId(3), "one", b"one")
+    assert rig.copies.leave(ONE).done()
+    assert "one" in rig.writing.joined
+    assert rig.copies.leave(PeerId(3)).done()
+    assert "one" not in rig.writing.joined
+
+
+def test_a_peer_whose_last_copy_ended_just_before_it_was_given_up_is_gone_all_the_same(
+    rig: Rig,
+) -> None:
+    transfer = rig.start(rig.copy())
+    left = rig.copies.leave(ONE)
+    finish(rig.writing.handles)
+    rig.copies.step()
+    rig.copies.give_up(ONE)
+    assert (left.done(), rig.told) == (True, [End(transfer, 10)])
+
+
+def test_an_unknown_peer_is_left_at_once(rig: Rig) -> None:
+    assert rig.copies.leave(PeerId(9)).done()
+
+
+def test_metadata_of_another_agent_than_named_is_refused(rig: Rig) -> None:
+    with pytest.raises(TransferFailed, match="says that it is three"):
+        rig.copies.connect(PeerId(3), "three", b"four")
+    assert rig.writing.joined == {"one", "other"}
+
+
+def test_closing_releases_everything_that_is_still_open(rig: Rig) -> None:
+    for operation in ("WRITE", "READ"):
+        rig.start(rig.copy(operation))
+    rig.copies.close()
+    assert all(agent.is_closed for agent in rig.nixl.agents)
+
+
+def test_a_thread_that_broke_is_a_bug_for_all_who_wait_for_it() -> None:
+    def breaks(copies: Copies) -> None:
+        raise ZeroDivisionError
+
+    driver = Driver(Nixl().open, lambda: None)
+    driver.submit(breaks)
+    with pytest.raises(BugError, match="has ended"):
+        driver.ask(lambda copies: copies.metadata())
+    with pytest.raises(BugError, match="broke"):
+        driver.ends()
+
+
+def test_what_an_agent_raises_at_its_making_is_raised_where_it_was_asked_for() -> None:
+    def refuses() -> FakeAgent:
+        raise TransferFailed("no")
+
+    with pytest.raises(TransferFailed, match="no"):
+        Driver(refuses, lambda: None)
+
+
+def test_tables_name_each_span_of_each_layer_in_both_pools() -> None:
+    pairs = Pairs(
+        (Span(0, 30, 5), Span(20, 0, 7)), 2, Place(1000, 100, "cpu"), Place(5000, 60, "cuda:3")
+    )
+    source, target = pairs.tables()
+    assert source.tolist() == [[1000, 5, 0], [1020, 7, 0], [1100, 5, 0], [1120, 7, 0]]
+    assert target.tolist() == [[5030, 5, 3], [5000, 7, 3], [5090, 5, 3], [5060, 7, 3]]
+    assert [list(pairs.of(layer)) for layer in range(2)] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("all", True), ("^tcp", False), ("^cma", True), ("tcp,cma", True), ("rc,cuda", False)],
+)
+def test_a_way_that_ucx_may_not_take_is_not_named(
+    monkeypatch: pytest.MonkeyPatch, setting: str, expected: bool
+) -> None:
+    monkeypatch.setenv("UCX_TLS", setting)
+    assert ("tcp" in open_ways("cpu")) is expected
+
+
+@pytest.mark.parametrize(
+    ("peer_host", "peer_ways", "expected"),
+    [
+        ("here", ["shm", "tcp"], "shm"),
+        ("there", ["shm", "rc", "tcp"], "rc"),
+        ("there", ["shm", "tcp"], "tcp"),
+        ("there", ["shm"], None),
+        ("", ["tcp"], None),
+    ],
+)
+def test_the_best_way_of_both_sides_is_the_likely_one(
+    peer_host: str, peer_ways: list[Way], expected: Way | None
+) -> None:
+    assert likely_way("here", ["shm", "rc", "tcp"], peer_host, peer_ways) == expected
