@@ -14,9 +14,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
-from splitserve.errors import ConfigError, TransferFailed
+from splitserve.errors import ConfigError, ProtocolMismatch, TransferFailed
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import TransferEvent
 from splitserve.transfer.connectors.nixl import NixlConnector
@@ -58,8 +59,6 @@ class OtherProcess:
     """A worker's pool of zeros in a process of its own."""
 
     def __init__(self) -> None:
-        import msgspec
-
         layout = msgspec.json.encode(LAYOUT).decode()
         self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD, layout],
@@ -233,6 +232,22 @@ def test_the_way_is_tcp_where_nothing_else_is_allowed(rig: Rig, near: Rig) -> No
     assert rig.connector.way(peer) == "tcp"
     rig.connector.disconnect(peer)
     assert rig.connector.way(peer) is None
+
+
+@pytest.mark.parametrize("wrong", [{"device": "cuda:x"}, {"address": -1}, {"ways": ["pigeon"]}])
+def test_a_description_that_means_no_pool_is_refused(
+    rig: Rig, near: Rig, wrong: dict[str, object]
+) -> None:
+    told = msgspec.msgpack.decode(near.connector.describe())
+    with pytest.raises(ProtocolMismatch, match="not of connector nixl"):
+        rig.connector.connect(msgspec.msgpack.encode(told | wrong))
+
+
+def test_a_description_that_names_another_agent_is_refused(rig: Rig, near: Rig) -> None:
+    told = msgspec.msgpack.decode(near.connector.describe())
+    with pytest.raises(TransferFailed, match="says that it is nobody"):
+        rig.connector.connect(msgspec.msgpack.encode(told | {"name": "nobody"}))
+    assert rig.connector.connect(near.connector.describe())
 
 
 @needs_nixl

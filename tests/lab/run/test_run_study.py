@@ -14,7 +14,7 @@ from lab.run.rig import Heard, begun, go
 from lab.run.served import Served, served
 from lab.run.tiny_study import url_study
 from splitserve.errors import ConfigError, UnavailableError
-from splitserve.lab.plan.phases import Run, runs_of
+from splitserve.lab.plan.phases import FUNCTION_REQUESTS, IDLE_REQUESTS, Run, runs_of
 from splitserve.lab.plan.resolve import Plan, read_plan
 from splitserve.lab.run.conclude import conclude
 from splitserve.lab.run.folder import StudyFolder
@@ -140,7 +140,7 @@ async def test_a_server_that_dies_makes_its_run_void_and_the_study_says_so(tmp_p
         stopping: list[asyncio.Task[None]] = []
 
         def die(number: int) -> None:
-            if number == 18:
+            if number == IDLE_REQUESTS + FUNCTION_REQUESTS + 8:
                 stopping.append(asyncio.get_running_loop().create_task(one.stop()))
 
         one.after = die

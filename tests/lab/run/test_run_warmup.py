@@ -59,6 +59,10 @@ def test_a_warm_up_that_takes_more_than_half_is_unsettled() -> None:
     assert settling(run_of(waits), METRICS) == frozenset()
 
 
+def test_a_short_run_is_never_called_unsettled() -> None:
+    assert not unsettled(run_of([5 - at / 5 for at in range(24)]), METRICS)
+
+
 def test_waits_that_grow_are_a_result_and_no_warm_up() -> None:
     waits = [wait + at / 20 for at, wait in enumerate(noise(200))]
     assert not unsettled(run_of(waits), METRICS)

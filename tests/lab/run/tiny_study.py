@@ -35,6 +35,7 @@ output_tokens = {{ S = 8 }}
 quantiles = [0.5]
 decided_at = 0.5
 warmup_min_s = 0.1
+warmup_rule = "fixed"
 drain_s = 5
 [stats]
 pairs = 3

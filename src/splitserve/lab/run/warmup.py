@@ -14,7 +14,7 @@ from splitserve.lab.load.record import RequestRecord
 from splitserve.lab.measure.latency import ttft_user
 from splitserve.lab.measure.outcomes import counted, measured
 from splitserve.lab.plan.study import Metrics
-from splitserve.lab.stats.window import still_falls, warmup_end
+from splitserve.lab.stats.window import BATCH, still_falls, warmup_end
 
 MSER5: Final = "mser5"
 _ABOVE: Final = 10
@@ -24,12 +24,12 @@ _ABOVE: Final = 10
 def unsettled(records: Sequence[RequestRecord], metrics: Metrics) -> bool:
     """Warm-up would take more than half of the window: the run says nothing of the steady state.
 
-    Never of a run without warm-up, or under rule ``fixed``.
+    Never of a run without warm-up, under rule ``fixed``, or of too few requests to tell.
     """
     if metrics.warmup_rule != MSER5 or not any(record.warmup for record in records):
         return False
     waits = [ttft_user(record) for record in _in_order(records)]
-    return warmup_end(waits) is None and still_falls(waits)
+    return len(waits) >= BATCH * (BATCH + 1) and warmup_end(waits) is None and still_falls(waits)
 
 
 def settling(records: Sequence[RequestRecord], metrics: Metrics) -> frozenset[str]:

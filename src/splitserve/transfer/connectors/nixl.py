@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
@@ -55,9 +55,9 @@ class _Pool(msgspec.Struct, frozen=True):
     metadata: bytes
     host: str
     ways: list[Way]
-    device: str
-    address: int
-    nbytes: int
+    device: Annotated[str, msgspec.Meta(pattern=r"^(cpu|cuda:\d{1,3})$")]
+    address: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+    nbytes: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
     layout: KVLayout
 
     def place(self) -> Place:

@@ -30,7 +30,6 @@ class Prepared:
     """Two tables that pair up, known to NIXL. Belongs to the agent that made it."""
 
     operation: Operation
-
     local: Any
     remote: Any
 
@@ -117,10 +116,13 @@ class NixlAgent:
 
     def close(self) -> None:
         """Gives the memory back and ends the agent, which cuts its connections: no read lands in
-        the pool after this. Every handle must have been released before."""
-        with self._translated(TransferFailed, "NIXL cannot give the KV pool back"):
-            self._agent.deregister_memory(self._registered)
-        del self._agent
+        the pool after this. Every handle must have been released before. Raises TransferFailed when
+        the memory could not be given back; the agent has ended all the same."""
+        try:
+            with self._translated(TransferFailed, "NIXL cannot give the KV pool back"):
+                self._agent.deregister_memory(self._registered)
+        finally:
+            del self._agent
 
     @contextmanager
     def _translated(

@@ -241,6 +241,7 @@ class Copies:
         del self._peers[peer]
         self._names[known.name] -= 1
         if not self._names[known.name]:
+            del self._names[known.name]
             self._forget(self._writing, known.name)
             if self._reading is not None and known.name in self._read_names:
                 self._forget(self._reading, known.name)

@@ -12,7 +12,7 @@ from splitserve.transfer.nixl.copies import Copies
 from splitserve.transfer.nixl.started import Agent, End
 
 _SHORTEST_WAIT_S: Final = 0.0001
-_LONGEST_WAIT_S: Final = 0.001
+_LONGEST_WAIT_S: Final = 0.01
 _WAIT_SHARE: Final = 0.1
 """Between two looks at what is open passes this share of the time since anything last moved: prompt
 for what ends soon, cheap for what takes long."""

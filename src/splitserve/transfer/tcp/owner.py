@@ -21,7 +21,7 @@ from splitserve.transfer.tcp.frames import (
     parse_header,
     parse_table,
 )
-from splitserve.transfer.tcp.wire import Wire, widen
+from splitserve.transfer.tcp.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,6 @@ def _listen(options: NetworkOptions) -> socket.socket:
     except OSError as error:
         raise ConfigError(f"connector tcp cannot listen at {options.host}: {error}") from error
     try:
-        widen(listener)
         listener.bind(address)
         listener.listen(128)
     except OSError as error:

@@ -25,7 +25,7 @@ from splitserve.transfer.tcp.frames import (
     parse_header,
     parse_table,
 )
-from splitserve.transfer.tcp.wire import Wire, widen
+from splitserve.transfer.tcp.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,6 @@ class Reach:
     def _open(self) -> Wire:
         sock = socket.create_connection((self.host, self.port), self.stall_s)
         try:
-            widen(sock)
             if self.tls is not None:
                 sock = self.tls.opening.wrap_socket(sock, server_hostname=self.host)
             wire = Wire(sock, self.stall_s)

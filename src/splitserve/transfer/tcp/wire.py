@@ -4,12 +4,10 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from splitserve.clock import monotonic
-
-BUFFER_BYTES: Final = 4 << 20
 
 _SCRATCH_BYTES: Final = 1 << 16
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
@@ -30,7 +28,10 @@ class Wire:
         self._stall_s = stall_s
         self._is_tls = isinstance(sock, ssl.SSLSocket)
         self._used = monotonic()
-        sock.settimeout(stall_s)
+        if self._is_tls:
+            sock.settimeout(stall_s)
+        else:
+            _limit_calls(sock, stall_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -39,8 +40,9 @@ class Wire:
         left = [memoryview(piece) for piece in pieces]
         while left:
             self._used = monotonic()
-            # TLS takes one piece at a time.
-            sent = self._sock.send(left[0]) if self._is_tls else self._sock.sendmsg(left)
+            with _timing_out():
+                # TLS takes one piece at a time.
+                sent = self._sock.send(left[0]) if self._is_tls else self._sock.sendmsg(left)
             self._check_wait()
             left = _after(left, sent)
 
@@ -68,7 +70,8 @@ class Wire:
 
     def read_some(self, limit: int) -> bytes:
         """One byte at least and ``limit`` at most."""
-        heard = self._sock.recv(limit)
+        with _timing_out():
+            heard = self._sock.recv(limit)
         if not heard:
             raise ConnectionResetError("the peer closed the connection")
         return heard
@@ -87,10 +90,11 @@ class Wire:
         self.close()
 
     def _receive(self, pieces: list[memoryview]) -> int:
-        if self._is_tls:
-            got = self._sock.recv_into(pieces[0])
-        else:
-            got = self._sock.recvmsg_into(pieces)[0]
+        with _timing_out():
+            if self._is_tls:
+                got = self._sock.recv_into(pieces[0])
+            else:
+                got = self._sock.recvmsg_into(pieces, 0, socket.MSG_WAITALL)[0]
         if not got:
             raise ConnectionResetError("the peer closed the connection")
         return got
@@ -105,10 +109,23 @@ class Wire:
         self._sock.close()
 
 
-def widen(sock: socket.socket) -> None:
-    """Asks for buffers that hold more than a frame. Before it connects or listens."""
-    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-        sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+def _limit_calls(sock: socket.socket, stall_s: float) -> None:
+    """Has the kernel end calls after ``stall_s``, so that one call moves a whole frame: Python's
+    own timeouts wake the thread, and take the interpreter, for each part of it that comes."""
+    sock.settimeout(None)
+    seconds, rest = divmod(stall_s, 1.0)
+    limit = struct.pack("ll", int(seconds), int(rest * 1e6))
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        sock.setsockopt(socket.SOL_SOCKET, option, limit)
+
+
+@contextlib.contextmanager
+def _timing_out() -> Iterator[None]:
+    """That is how the kernel says that time is up."""
+    try:
+        yield
+    except BlockingIOError as error:
+        raise TimeoutError("timed out") from error
 
 
 def _after(pieces: list[memoryview], nbytes: int) -> list[memoryview]:
