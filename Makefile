@@ -33,7 +33,7 @@ check: $(INSTALLED) ## format, lint, types, import rules
 test: setup ## every test that needs neither a GPU nor vLLM
 	@$(PYTEST) -m "not gpu and not interop" -n 2 --dist loadfile --durations=10
 
-bench: setup ## engine, handoff, gateway, text, the lab's errors; URLS="A B" adds running servers
+bench: setup ## engine, handoff, gateway, text, the lab's errors; URLS="A B" adds running servers, VLLM and GUIDELLM other clients
 	@$(BIN)/splitserve bench engine --json
 	@$(BIN)/splitserve bench handoff --json
 	@$(BIN)/splitserve bench gateway --json
@@ -41,6 +41,7 @@ bench: setup ## engine, handoff, gateway, text, the lab's errors; URLS="A B" add
 	@$(BIN)/splitserve bench derender --json
 	@$(BIN)/splitserve bench lab
 	@$(if $(URLS),$(BIN)/splitserve bench endpoints $(URLS) --json)
+	@$(if $(VLLM)$(GUIDELLM),$(BIN)/splitserve bench clients $(if $(VLLM),--vllm $(VLLM)) $(if $(GUIDELLM),--guidellm $(GUIDELLM)) --json)
 
 soak: setup ## 10 minutes of kills, freezes and restarts under 50 streams; MINUTES=N for others
 	@$(BIN)/splitserve bench soak --minutes $(or $(MINUTES),10) --json

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "flow"))
 from vllm_fleet import Fleet, example_fleet, pull_fleet, push_fleet
 from vllm_model import model_folder
 
-FIRST = ("test_vllm_example", "test_vllm_push", "test_vllm_turns")
+FIRST = ("test_vllm_lab_client", "test_vllm_example", "test_vllm_push", "test_vllm_turns")
 LAST = "test_vllm_deaths"
 LAST_IN_FILE = (
     "two_prefill",

@@ -254,3 +254,41 @@ def endpoints(
             urls=urls, vocab_size=vocab_size, repeats=repeats, as_json=as_json
         )
     )
+
+
+@bench.command(short_help="The lab's client beside others.")
+def clients(
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A running server; none: one whose times are scripted."),
+    ] = None,
+    model: Model = "smollm2",
+    vllm: Annotated[
+        str | None, typer.Option(metavar="PROGRAM", help="vLLM, for its `vllm bench serve`.")
+    ] = None,
+    guidellm: Annotated[str | None, typer.Option(metavar="PROGRAM", help="GuideLLM.")] = None,
+    requests: Annotated[int, typer.Option(metavar="N", min=1, help="Of each client.")] = 40,
+    rate: Annotated[float, typer.Option(metavar="R", min=0.01, help="Requests a second.")] = 2.0,
+    words: Annotated[int, typer.Option(metavar="N", min=2, help="Words of each chat.")] = 110,
+    tokens: Annotated[int, typer.Option(metavar="N", min=2, help="Tokens of each answer.")] = 32,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the chats.")] = 0,
+    as_json: Json = False,
+) -> int:
+    """The lab's load client and others on one server: what each says, and what passed the wire.
+
+    Each runs through a relay that notes when bytes passed, on the same chats at equal distances.
+    """
+    return int(
+        load("splitserve.cli.bench_clients:run")(
+            url=url,
+            model=model,
+            vllm=vllm,
+            guidellm=guidellm,
+            requests=requests,
+            rate=rate,
+            words=words,
+            tokens=tokens,
+            seed=seed,
+            as_json=as_json,
+        )
+    )

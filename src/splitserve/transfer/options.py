@@ -1,6 +1,7 @@
 """What a connector between hosts may be told."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 from splitserve.errors import ConfigError
 from splitserve.protocol.address import is_wildcard
@@ -10,13 +11,16 @@ from splitserve.protocol.gate import Tls
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
     """``host`` is listened on and told to peers, so it must be one that they reach; ``port`` 0 is
-    any free one. Each pair of workers uses ``streams`` connections. A peer of which nothing comes
-    for ``stall_s`` seconds, in the middle of a transfer, counts as gone."""
+    any free one. Each pair of workers uses ``streams`` connections, 4 unless there are fewer cores:
+    more than those wait for each other. A peer of which nothing comes for ``stall_s`` seconds, in
+    the middle of a transfer, counts as gone. ``checksums`` find what TCP's own do not; they cost
+    both ends a look at every byte."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    streams: int = 4
+    streams: int = field(default_factory=lambda: min(4, len(os.sched_getaffinity(0))))
     stall_s: float = 2.0
+    checksums: bool = True
     tls: Tls | None = None
 
     def __post_init__(self) -> None:

@@ -41,10 +41,17 @@ def test_a_failing_first_run_in_every_pair_is_no_noise() -> None:
 
 
 def test_a_second_start_is_compared_pair_by_pair_when_there_are_few() -> None:
-    assert within_noise(logs(0.1, -0.1), LEAST)
-    assert not within_noise(logs(0.1, 0.5), LEAST)
-    assert within_noise(logs(0.3, -0.3, 0.1, -0.1), LEAST)
-    assert not within_noise(logs(math.nan), LEAST)
+    assert within_noise(logs(0.1, -0.1), LEAST, None)
+    assert not within_noise(logs(0.1, 0.5), LEAST, None)
+    assert within_noise(logs(0.3, -0.3, 0.1, -0.1), LEAST, None)
+    assert not within_noise(logs(math.nan), LEAST, None)
+
+
+def test_one_second_start_may_differ_as_much_as_two_pairs_of_the_same_do() -> None:
+    calm, noisy = logs(0.01, -0.01, 0.02, 0.0), logs(0.2, -0.2, 0.1, -0.1)
+    assert not within_noise(logs(0.5), LEAST, calm)
+    assert within_noise(logs(0.5), LEAST, noisy)
+    assert not within_noise(logs(0.5), LEAST, logs(0.2))
 
 
 def test_a_slope_over_the_order_is_flagged_with_its_size() -> None:

@@ -37,4 +37,4 @@ def test_a_whole_proof_lacks_nothing() -> None:
     ],
 )
 def test_one_missing_condition_is_named(changes: dict[str, object], says: str) -> None:
-    assert unmet(proof(**changes)) == (says,)
+    assert [one.says for one in unmet(proof(**changes))] == [says]

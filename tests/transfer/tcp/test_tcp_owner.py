@@ -104,6 +104,31 @@ def test_a_damaged_payload_is_said_to_be_and_the_stream_goes_on(owned: Owned) ->
     stream.sock.close()
 
 
+def test_a_frame_without_a_checksum_is_taken_as_it_comes(owned: Owned) -> None:
+    stream = owned.stream()
+    stream.sock.sendall(encode(Kind.PUT, 1, [(100, 64)], 64) + PAYLOAD)
+    assert parse_header(stream.take(HEADER_BYTES)).kind is Kind.OK
+    stream.sock.sendall(encode(Kind.GET, 2, [(100, 64)], 64))
+    answer = parse_header(stream.take(HEADER_BYTES))
+    assert (answer.kind, answer.checksum) == (Kind.DATA, None)
+    assert stream.take(64) == PAYLOAD
+    stream.sock.close()
+
+
+def test_a_peer_may_do_without_checksums(owned: Owned) -> None:
+    other = HostMemory(fill=5)
+    connector = TcpConnector(NetworkOptions(checksums=False))
+    connector.open(other.region, LAYOUT)
+    peer = connector.connect(owned.connector.describe())
+    writer, reader = connector.writer(peer, ALL), connector.reader(peer, ALL)
+    done = ends(connector, [writer.write(0), writer.write(2)])
+    done += ends(connector, [reader.read(1)])
+    assert [event.state for event in done] == ["done"] * 3
+    assert owned.pool.bytes == (bytes([5]) * LAYER + bytes(LAYER) + bytes([5]) * LAYER)
+    assert other.bytes == owned.pool.bytes
+    connector.close()
+
+
 HEAD = encode(Kind.PUT, 1, [(0, 64)], 64, 0)
 
 

@@ -39,7 +39,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What all runs of a study are made with."""
+    """What all runs of a study are made with. ``processes``: from how many open loops are sent."""
 
     plan: Plan
     folder: StudyFolder
@@ -47,6 +47,7 @@ class Making:
     fleet: Fleet
     on_live: OnLive
     clock: Clock
+    processes: int = 1
 
     async def make(self, run: Run, rate_per_s: float | None, attempt: int) -> Made:
         """One attempt, on disk whatever stops it. Raises UnavailableError, StartFailed and
@@ -54,7 +55,7 @@ class Making:
         self.folder.new_run(run.number)
         anew = self._study.state.cache_reset == "restart"
         arm, described, fresh = await self.fleet.bring_up(run.arm, anew=anew)
-        sending = Sending(self._study, arm, run, self._salt(run, attempt))
+        sending = Sending(self._study, arm, run, self._salt(run, attempt), self.processes)
         if fresh:
             await self._answers(sending)
         await arm.reset()

@@ -78,8 +78,11 @@ def answers_of(
 
 def same_answers(one: Sequence[RequestRecord], other: Sequence[RequestRecord]) -> Count | None:
     """How many answers differ of those that both served; None where both served none."""
-    first = {r.request_id: r.digest for r in measured(one) if standing(r).served}
-    second = {r.request_id: r.digest for r in measured(other) if standing(r).served}
+    # Later turns answer what the earlier answers made of the history.
+    first, second = (
+        {r.request_id: r.digest for r in measured(run) if standing(r).served and r.turn == 0}
+        for run in (one, other)
+    )
     both = first.keys() & second.keys()
     if not both:
         return None

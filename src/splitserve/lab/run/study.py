@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from splitserve.clock import Clock, monotonic
+from splitserve.errors import SplitserveError
 from splitserve.lab.plan.faults import why_not_made
 from splitserve.lab.plan.phases import FAULTS, GOODPUT, Run, at_rate, runs_of
 from splitserve.lab.plan.resolve import Plan
@@ -68,7 +69,7 @@ async def run_study(plan: Plan, setting: Setting) -> None:
             setting.told.preflight()
             note = await setting.preflight(plan, runs)
             setting.folder.write_json("preflight.json", note)
-            await _Course(plan, runs, setting, journal, fleet).go()
+            await _Course(plan, runs, setting, journal, fleet, note.processes).go()
 
 
 class _Course:
@@ -79,6 +80,7 @@ class _Course:
         setting: Setting,
         journal: Journal,
         fleet: Fleet,
+        processes: int,
     ) -> None:
         self._plan = plan
         self._runs = runs
@@ -88,7 +90,7 @@ class _Course:
         self._fleet = fleet
         self._rates = Rates(plan.study, runs, journal, setting.folder)
         self._making = Making(
-            plan, setting.folder, setting.source, fleet, setting.told.live, setting.clock
+            plan, setting.folder, setting.source, fleet, setting.told.live, setting.clock, processes
         )
 
     async def go(self) -> None:
@@ -149,9 +151,11 @@ class _Course:
                     void(unit, self._journal, self._folder, reason, broke=run.number)
                     await self._fleet.take_down()
                     return reason
-        except BaseException:
+        except BaseException as error:
             # Whatever stopped it, the pair is not whole, and the journal should say so now.
-            void(unit, self._journal, self._folder, INTERRUPTED, broke=None)
+            known = isinstance(error, SplitserveError)
+            why = f"{INTERRUPTED}: {error}" if known else INTERRUPTED
+            void(unit, self._journal, self._folder, why, broke=None)
             raise
         for run in unit.runs:
             last = self._journal.last(run.number)

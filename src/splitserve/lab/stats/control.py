@@ -4,9 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from splitserve.lab.stats.distributions import t_below
+from splitserve.lab.stats.distributions import t_below, t_quantile
 from splitserve.lab.stats.interval import Interval, deviation, mean
 from splitserve.lab.stats.paired import Paired
+
+FEWEST = 3
+"""Second starts that have an interval of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,21 @@ def noise_floor(same: Paired, smallest_effect: float, confidence: float = 0.95) 
     return NoiseFloor(point, interval, same.sd, clean)
 
 
-def within_noise(again: Paired, smallest_effect: float, confidence: float = 0.95) -> bool:
-    """Whether a second start of a deployment agrees with the first: d in its noise floor.
+def within_noise(
+    again: Paired, smallest_effect: float, same: Paired | None, confidence: float = 0.95
+) -> bool:
+    """Whether a second start of a deployment agrees with the first: d in the noise floor.
 
-    The same question as for A/A pairs, and in addition every single pair within the smallest
-    effect when there are too few of them for an interval.
+    The same question as for A/A pairs. Where there are too few for an interval, each has to be
+    below the smallest effect or within what ``same``, the A/A pairs, differ by chance; a second
+    start is the difference of two pairs, and spreads as two do.
     """
-    if again.pairs < 3:
-        return all(abs(d) <= smallest_effect for d in again.differences)
-    return noise_floor(again, smallest_effect, confidence).clean
+    if again.pairs >= FEWEST:
+        return noise_floor(again, smallest_effect, confidence).clean
+    reach = 0.0
+    if same is not None and same.sd is not None:
+        reach = math.sqrt(2) * same.sd * t_quantile(0.5 + confidence / 2, same.pairs - 1)
+    return all(abs(d) <= max(smallest_effect, reach) for d in again.differences)
 
 
 @dataclass(frozen=True, slots=True)

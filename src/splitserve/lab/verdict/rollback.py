@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from splitserve.lab.stats.paired import Paired
+from splitserve.lab.verdict.judged import Judged
+from splitserve.lab.verdict.outcome import Status
 
 MEMORY_SLACK_MIB = 256
 
@@ -33,14 +35,19 @@ class RollbackProof:
     margin: float = 0.10
 
 
-def unmet(proof: RollbackProof, alpha: float = 0.05) -> tuple[str, ...]:
-    """What the proof lacks, as sentences; empty when it is whole."""
-    lacking = [says for says, kept in _FACTS if not kept(proof)]
-    for name, effect in (("TTFT", proof.ttft), ("tail ITL", proof.tail_itl)):
-        if not _equal(effect, math.log1p(proof.margin), alpha):
-            lacking.append(f"{name} is not shown to be as before")
-    if not _equal(proof.attainment, proof.margin, alpha):
-        lacking.append("attainment is not shown to be as before")
+def unmet(proof: RollbackProof, alpha: float = 0.05) -> tuple[Judged, ...]:
+    """What the proof lacks, as sentences; empty when it is whole. That something is as before may
+    be not shown, since few requests show little, or shown to be false."""
+    lacking = [Judged(Status.FAILS, says) for says, kept in _FACTS if not kept(proof)]
+    for name, effect, margin in (
+        ("TTFT", proof.ttft, math.log1p(proof.margin)),
+        ("tail ITL", proof.tail_itl, math.log1p(proof.margin)),
+        ("attainment", proof.attainment, proof.margin),
+    ):
+        if _outside(effect, margin, alpha):
+            lacking.append(Judged(Status.FAILS, f"{name} is not as before"))
+        elif not _equal(effect, margin, alpha):
+            lacking.append(Judged(Status.NOT_SHOWN, f"{name} is not shown to be as before"))
     return tuple(lacking)
 
 
@@ -54,6 +61,12 @@ _FACTS: tuple[tuple[str, Callable[[RollbackProof], bool]], ...] = (
     ("KV leases are left", lambda p: p.kv_leases_left == 0),
     ("greedy answers changed", lambda p: p.same_outputs),
 )
+
+
+def _outside(effect: Paired, margin: float, alpha: float) -> bool:
+    """Whether the 1 - 2 alpha interval of equivalence tests lies beyond the margin as a whole."""
+    interval = effect.interval(1 - 2 * alpha)
+    return interval.low > margin or interval.high < -margin
 
 
 def _equal(effect: Paired, margin: float, alpha: float) -> bool:

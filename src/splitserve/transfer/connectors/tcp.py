@@ -1,4 +1,4 @@
-"""Copies between hosts over TCP: several streams per peer, checksums, and TLS where asked for.
+"""Copies between hosts over TCP: several streams per peer, checksums, TLS where asked for.
 
 Threads of its own do all the moving; the engine's thread only puts work into a queue. Bytes go from
 one pool's memory into the other's, without a copy in between in this program.
@@ -86,7 +86,7 @@ class TcpConnector:
         check_reachable(own.pool.layout, pool.layout, pool.nbytes)
         options = self._options
         stall_s = max(pool.stall_s, options.stall_s)
-        reach = Reach(pool.host, pool.port, pool.token, stall_s, options.tls)
+        reach = Reach(pool.host, pool.port, pool.token, stall_s, options.checksums, options.tls)
         sender = Sender(reach, options.streams, own.memory)
         peer_id = PeerId(next(self._ids))
         self._peers[peer_id] = _Peer(sender, pool.layout)

@@ -1,11 +1,13 @@
 """What goes over one stream, after the two ends have proven themselves. Pure.
 
-    header   magic, kind, number of pieces, number of the frame, payload bytes, payload checksum,
-             and a CRC-32 of the header (with 0 in its place) and the table
+    header   magic, kind, whether there is a checksum, number of pieces, number of the frame,
+             payload bytes, payload checksum, and a CRC-32 of the header (with 0 in its place) and
+             the table
     table    of each piece: offset in the owner's pool, bytes. PUT and GET only
     payload  the pieces' bytes. PUT and DATA only
 
-DATA, OK and BAD carry the number of the frame that they answer. Integers are little-endian.
+A GET with a checksum, of any value, asks for DATA with one. DATA, OK and BAD carry the number of
+the frame that they answer. Integers are little-endian.
 """
 
 import struct
@@ -21,7 +23,7 @@ MAX_PIECES: Final = 256
 MAX_PAYLOAD: Final = 1 << 20
 
 _MAGIC: Final = b"SKV1"
-_HEADER: Final = struct.Struct("<4sBxHQQQI")
+_HEADER: Final = struct.Struct("<4sBBHQQQI")
 _CRC: Final = struct.Struct("<I")
 _PIECE: Final = struct.Struct("<QQ")
 HEADER_BYTES: Final = _HEADER.size
@@ -38,19 +40,22 @@ class Kind(IntEnum):
     BAD = 5
 
 
+_KINDS: Final = frozenset(Kind)
+
+
 class FrameError(Exception):
     """The stream carries something that no peer of ours sends. It is of no use afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """``crc`` covers what ``check`` is given as well."""
+    """``checksum`` None: the payload has none. ``crc`` covers the table as well."""
 
     kind: Kind
     pieces: int
     number: int
     nbytes: int
-    checksum: int
+    checksum: int | None
     crc: int
 
     @property
@@ -59,11 +64,15 @@ class Header:
 
 
 def encode(
-    kind: Kind, number: int, pieces: Sequence[Piece] = (), nbytes: int = 0, checksum: int = 0
+    kind: Kind,
+    number: int,
+    pieces: Sequence[Piece] = (),
+    nbytes: int = 0,
+    checksum: int | None = None,
 ) -> bytes:
     """Header and table. ``nbytes`` and ``checksum`` are the payload's."""
     table = b"".join(_PIECE.pack(offset, size) for offset, size in pieces)
-    bare = _HEADER.pack(_MAGIC, kind, len(pieces), number, nbytes, checksum, 0)
+    bare = _bare(Header(kind, len(pieces), number, nbytes, checksum, 0))
     crc = zlib.crc32(table, zlib.crc32(bare))
     return bare[: -_CRC.size] + _CRC.pack(crc) + table
 
@@ -71,21 +80,18 @@ def encode(
 def parse_header(data: bytes | bytearray) -> Header:
     """Of HEADER_BYTES. Raises FrameError. Its numbers are not to be relied on before
     ``parse_table`` has seen what the CRC covers, but they are small."""
-    magic, kind, pieces, number, nbytes, checksum, crc = _HEADER.unpack(data)
-    if magic != _MAGIC or kind not in Kind.__members__.values():
+    magic, kind, summed, pieces, number, nbytes, checksum, crc = _HEADER.unpack(data)
+    if magic != _MAGIC or kind not in _KINDS or summed > 1:
         raise FrameError("the stream carries no frame")
     if pieces > MAX_PIECES or nbytes > MAX_PAYLOAD:
         raise FrameError(f"a frame of {pieces} pieces and {nbytes} bytes is too large")
-    return Header(Kind(kind), pieces, number, nbytes, checksum, crc)
+    return Header(Kind(kind), pieces, number, nbytes, checksum if summed else None, crc)
 
 
 def parse_table(header: Header, table: bytes | bytearray, pool_bytes: int) -> list[Piece]:
     """Raises FrameError for bytes that were changed on the way, pieces outside the pool, and a
     payload that the pieces do not add up to."""
-    bare = _HEADER.pack(
-        _MAGIC, header.kind, header.pieces, header.number, header.nbytes, header.checksum, 0
-    )
-    if zlib.crc32(table, zlib.crc32(bare)) != header.crc:
+    if zlib.crc32(table, zlib.crc32(_bare(header))) != header.crc:
         raise FrameError("a header was changed on its way")
     pieces: list[Piece] = list(_PIECE.iter_unpack(table))
     if any(size < 1 or offset > pool_bytes - size for offset, size in pieces):
@@ -93,3 +99,18 @@ def parse_table(header: Header, table: bytes | bytearray, pool_bytes: int) -> li
     if pieces and sum(size for _, size in pieces) != header.nbytes:
         raise FrameError("a frame's pieces are not its payload")
     return pieces
+
+
+def _bare(header: Header) -> bytes:
+    """Without its CRC."""
+    summed = header.checksum is not None
+    return _HEADER.pack(
+        _MAGIC,
+        header.kind,
+        summed,
+        header.pieces,
+        header.number,
+        header.nbytes,
+        header.checksum or 0,
+        0,
+    )

@@ -17,7 +17,11 @@ def rollback(results: StudyResults) -> Section:
         )
         return Section("Rollback proof", (Text(says, strong=True),))
     lacking = unmet(proof, results.evidence.rules.alpha)
-    told = "The proof is whole." if not lacking else f"It lacks: {'; '.join(lacking)}."
+    told = (
+        "The proof is whole."
+        if not lacking
+        else f"It lacks: {'; '.join(one.says for one in lacking)}."
+    )
     table = Table("", ("condition", "found"), _conditions(proof))
     return Section("Rollback proof", (Text(told, strong=bool(lacking)), table))
 
