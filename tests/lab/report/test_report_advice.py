@@ -5,6 +5,7 @@ from made_results import results
 
 from lab.verdict.made_study import RULES, SPLIT, pairs, run, study
 from splitserve.lab.report.advice import Advice, advise
+from splitserve.lab.stats.shares import Count
 from splitserve.lab.verdict.evidence import Evidence, Handoffs, Signals
 
 SITUATIONS = (
@@ -52,7 +53,10 @@ def test_a_tail_that_fails_misses() -> None:
 
 
 def test_a_kept_tail_is_no_reason_to_split() -> None:
-    assert row(0, study(target=pairs(a=run(tail_itl_s=0.04)))).present is False
+    assert (
+        row(0, study(target=pairs(a=run(tail_itl_s=0.04, attained=Count(985, 1000))))).present
+        is False
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,3 +94,7 @@ def test_slow_transfer_and_light_traffic_follow_their_readings() -> None:
     assert row(5, slow).here == "Fix the transfer, or stay colocated."
     light = study(target=pairs(a=run(tail_itl_s=0.01, ttft_s=0.1, attained=run().attained)))
     assert row(6, light).present is False
+
+
+def test_a_limit_that_too_many_requests_miss_is_missed_whatever_the_quantile_says() -> None:
+    assert row(0, study(target=pairs(a=run(tail_itl_s=0.04, attained=Count(700, 1000))))).present

@@ -118,7 +118,7 @@ def test_one_missing_condition_keeps_the_single_configuration(evidence: Evidence
 
 def test_the_reason_names_the_first_failing_clause_and_only_what_it_lacks() -> None:
     verdict = decide(study(rollback=proof(ports_left_open=2)))
-    assert verdict.reason == "Not so: one can go back (ports of the split are open)"
+    assert verdict.reason == "Does not hold: one can go back (ports of the split are open)"
 
 
 def test_wide_intervals_are_inconclusive_and_say_how_many_pairs_are_missing() -> None:
@@ -165,7 +165,7 @@ def test_short_light_traffic_keeps_the_single_configuration_that_has_slack() -> 
 def test_what_fails_for_certain_is_said_before_what_is_undecided() -> None:
     found = decide(study(target=pairs(), short=pairs(), rollback=proof(ports_left_open=1)))
     assert found.outcome is Outcome.KEEP_SINGLE
-    assert found.reason.startswith("Not so: the target cell improves")
+    assert found.reason.startswith("Does not hold: the target cell improves")
 
 
 def test_chunked_prefill_that_does_as_much_is_tried_first() -> None:

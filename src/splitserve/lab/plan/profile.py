@@ -58,18 +58,19 @@ def check_sample(study: Study) -> None:
             )
     if study.study.profile == SMOKE:
         return
-    for key, share in (
-        ("error_share", study.allowances.error_share),
-        ("error_pp", study.allowances.error_pp / 100),
+    for key, what, share in (
+        ("error_share", "errors", study.allowances.error_share),
+        ("error_pp", "errors", study.allowances.error_pp / 100),
+        ("kv_failure_share", "failed hand-offs", study.allowances.kv_failure_share),
     ):
-        _check_rare(key, share, requests * study.stats.pairs)
+        _check_rare(key, what, share, requests * study.stats.pairs)
 
 
-def _check_rare(key: str, share: float, requests: int) -> None:
+def _check_rare(key: str, what: str, share: float, requests: int) -> None:
     needed = requests_needed(share)
     if requests < needed:
         raise ConfigError(
-            f"allowances.{key}: to show that errors stay below {share:.2%} takes {needed} requests "
+            f"allowances.{key}: to show that {what} stay below {share:.2%} takes {needed} requests "
             f"without one, and {requests} are planned per arm; raise stats.pairs or "
             "workload.corpus.requests, or allow more"
         )

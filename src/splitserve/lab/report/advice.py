@@ -8,6 +8,7 @@ from splitserve.lab.report import estimates
 from splitserve.lab.report.figure import NOT_MEASURED, Figure
 from splitserve.lab.report.results import StudyResults
 from splitserve.lab.stats.paired import ratios
+from splitserve.lab.stats.shares import pooled
 from splitserve.lab.verdict.evidence import Evidence, Pair
 from splitserve.lab.verdict.outcome import Verdict
 
@@ -54,13 +55,27 @@ def _tail_misses(evidence: Evidence, _: Verdict) -> Found:
     limit = evidence.rules.slo.tail_itl_s
     single, split = _times(evidence.target, lambda run: run.tail_itl_s)
     misses, kept = _above(single, limit), _above(split, limit)
-    told = (f"tail ITL, single: {single.brief}", f"split: {split.brief}", _limit(limit))
     if misses is None:
         return (NOT_MEASURED,), None, HOW["target"]
+    good, wanted = _attained(evidence), evidence.rules.slo.attainment
+    told = (
+        f"tail ITL, single: {single.brief}",
+        f"split: {split.brief}",
+        _limit(limit),
+        f"requests of single within the SLO: {100 * good:.3g} %, wanted {100 * wanted:.3g} %",
+    )
+    # A quantile may keep a limit that more requests miss than may.
+    late = _above(_times(evidence.target, lambda run: run.ttft_s)[0], evidence.rules.slo.ttft_s)
+    misses = misses or (good < wanted and not late)
     if not misses:
         return told, False, "The single configuration keeps it: no reason to split for this."
     ends = "keeps it: split, if the verdict's clauses hold." if kept is False else "misses it too."
     return told, True, f"Single misses its limit and the split {ends}"
+
+
+def _attained(evidence: Evidence) -> float:
+    """By the single arm at the target, of all requests."""
+    return pooled([pair.a.attained for pair in evidence.target]).share
 
 
 def _long_prompts(evidence: Evidence, verdict: Verdict) -> Found:

@@ -112,7 +112,7 @@ def rollback(facts: Facts) -> Clause:
     if proof is None:
         return clause("rollback", [Judged(Status.NOT_SHOWN, _NO_ROLLBACK)])
     lacking = unmet(proof, facts.evidence.rules.alpha)
-    passed = Judged(Status.HOLDS, f"single served again after {proof.return_s:g} s, as before")
+    passed = Judged(Status.HOLDS, f"single served again after {proof.return_s:.3g} s, as before")
     return clause("rollback", lacking or [passed])
 
 

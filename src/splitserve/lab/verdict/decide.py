@@ -3,7 +3,7 @@
 In this order; the first that applies is the verdict:
 
     1. a clause of validity does not hold, or a reading invalidates       INVALID
-    2. chunked prefill does as much as the split                          TRY_CHUNKED
+    2. chunked prefill meets the SLO, or does as much as the split        TRY_CHUNKED
     3. a reading says that single suffices                                KEEP_SINGLE
     4. a clause other than improvement fails for certain                  KEEP_SINGLE
     5. improvement is neither shown nor ruled out                         INCONCLUSIVE, n more pairs
@@ -11,7 +11,7 @@ In this order; the first that applies is the verdict:
     7. a clause does not hold, or a reading blocks                        KEEP_SINGLE
     8. all hold                                                           ADOPT, as a candidate
 
-2 stands before 8: where the cheaper remedy is shown to be equal, the dearer is not advised although
+2 stands before 8: where the cheaper remedy is shown to suffice, the dearer is not advised although
 it helps. 4 stands before 5: no number of pairs would mend it. 6 stands before 7: an effect that
 drifts, or that was looked for on short prompts only, is not shown to be absent. Then the caps: a
 smoke study recommends no change, and a study asked about throughput alone claims no capacity.
@@ -126,7 +126,7 @@ def _by(consequence: Consequence, outcome: Outcome, readings: tuple[Heard, ...])
 
 
 def _lack(clause: Clause) -> str:
-    negation = "Not so" if clause.status is Status.FAILS else "Not shown"
+    negation = "Does not hold" if clause.status is Status.FAILS else "Not shown"
     return f"{negation}: {MEANINGS[clause.name]} ({'; '.join(clause.lacking)})"
 
 

@@ -4,9 +4,10 @@ True or False where what a rule needs was measured, None where it was not.
 """
 
 import math
+from collections.abc import Sequence
 
 from splitserve.lab.stats.interval import typical_upper
-from splitserve.lab.stats.shares import pooled, surely_more
+from splitserve.lab.stats.shares import Count, pooled, share_lower, surely_more
 from splitserve.lab.verdict.comparison import Direction
 from splitserve.lab.verdict.facts import Facts
 from splitserve.lab.verdict.guards import typical
@@ -60,11 +61,15 @@ def no_benefit(facts: Facts) -> bool | None:
 
 
 def chunks_suffice(facts: Facts) -> bool | None:
-    """R6: both remedies lower tail ITL, and are shown to be equal in it."""
-    if facts.arrows is None or facts.chunked is None or facts.chunked_split is None:
+    """R6: chunked prefill is shown to meet the SLO, which single is not; or both remedies lower
+    tail ITL, and are shown to be equal in it."""
+    if facts.arrows is None or facts.target is None or facts.chunked is None:
         return None
     both = facts.arrows.tail_itl is DOWN and facts.chunked.tail_itl is DOWN
-    return both and facts.chunked_split.tail_itl is SAME
+    equal = facts.chunked_split is not None and facts.chunked_split.tail_itl is SAME
+    row = [pair.b.attained for pair in facts.evidence.chunked]
+    single = [pair.a.attained for pair in facts.target.pairs]
+    return (both and equal) or (_meets(row, facts) and not _meets(single, facts))
 
 
 def ttft_binds(facts: Facts) -> bool | None:
@@ -196,6 +201,12 @@ def answers_differ(facts: Facts) -> bool | None:
     return loaded is not None and surely_more(
         loaded, signals.outputs_differ_control, margins.outputs_differ_under_load
     )
+
+
+def _meets(attained: Sequence[Count], facts: Facts) -> bool:
+    """Whether the SLO is shown to be kept by the share of requests that the plan wants."""
+    rules = facts.evidence.rules
+    return share_lower(attained, 1 - rules.alpha) >= rules.slo.attainment
 
 
 def _above(value: float | None, limit: float) -> bool | None:

@@ -64,7 +64,7 @@ READINGS: Final[tuple[Reading, ...]] = (
         "R6",
         rules.chunks_suffice,
         Consequence.CHUNKED,
-        "Chunked prefill lowers tail ITL as much as the split does.",
+        "Chunked prefill meets the SLO, or lowers tail ITL as much as the split does.",
         "Try chunked prefill, the cheaper remedy.",
     ),
     Reading(

@@ -17,11 +17,8 @@ def rollback(results: StudyResults) -> Section:
         )
         return Section("Rollback proof", (Text(says, strong=True),))
     lacking = unmet(proof, results.evidence.rules.alpha)
-    told = (
-        "The proof is whole."
-        if not lacking
-        else f"It lacks: {'; '.join(one.says for one in lacking)}."
-    )
+    lacks = "; ".join(one.says for one in lacking)
+    told = f"It lacks: {lacks}." if lacking else "The proof is whole."
     table = Table("", ("condition", "found"), _conditions(proof))
     return Section("Rollback proof", (Text(told, strong=bool(lacking)), table))
 
