@@ -78,6 +78,29 @@ def test_each_kind_of_error_has_its_code(error: SplitserveError, code: int) -> N
             ("serve", "m", "--connector", "cuda_ipc"),
             "workers[0].connector 'cuda_ipc' does not reach memory of device 'cpu'",
         ),
+        (("serve", "m", "--kv-tier-memory-bytes", "1x"), "--kv-tier-memory-bytes: '1x' is not a"),
+        (
+            ("serve", "m", "--kv-tier-disk-path", "/kv"),
+            "workers[0].kv_tier_disk_bytes must be positive beside workers[0].kv_tier_disk_path",
+        ),
+        (
+            ("serve", "m", "--engine", "vllm", "--kv-tier-memory-bytes", "1GiB"),
+            "workers[0].kv_tier_memory_bytes is read by native workers",
+        ),
+        ((*WORKER, "--kv-tier-disk-bytes", "1x"), "--kv-tier-disk-bytes: '1x' is not a size"),
+        (
+            (*WORKER, "--kv-tier-disk-bytes", "1KiB"),
+            "--kv-tier-disk-bytes has no folder: add --kv-tier-disk-path (got 1024)",
+        ),
+        (
+            (*WORKER, "--device", "cuda:1", "--kv-tier-memory-bytes", "1GiB"),
+            "--device 'cuda': the KV tier reaches KV pools in host memory only; leave out "
+            "--kv-tier-memory-bytes and --kv-tier-disk-path, or use cpu",
+        ),
+        (
+            (*WORKER, "--no-enable-prefix-caching", "--kv-tier-memory-bytes", "1GiB"),
+            "--enable-prefix-caching must be on where there is a KV tier",
+        ),
         (("bench", "serve", "m", "--case", "512x1"), "'512x1' is not a case; write 512/128x32"),
         (("bench", "serve", "m", "--shape", "2p"), "--shape '2p' is none; write colocated"),
         (("bench", "engine", "m", "--device", "tpu"), "device 'tpu' is unknown"),

@@ -6,7 +6,7 @@ from splitserve import __version__
 
 from .commands import splitserve
 
-VERBS = ("serve", "up", "demo", "pull", "worker", "gateway", "render", "bench", "lab")
+VERBS = ("serve", "up", "demo", "pull", "worker", "gateway", "render", "bench", "lab", "doctor")
 
 
 def test_the_version_is_the_packages() -> None:

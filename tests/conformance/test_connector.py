@@ -38,7 +38,7 @@ BLOCK = LAYOUT.block_bytes
 ALL = Span(0, 0, LAYOUT.layer_bytes)
 FIRST = Span(0, 0, BLOCK)
 
-PACKAGES = {"nixl": "nixl", "mooncake": "mooncake"}
+PACKAGES = {"nixl": "nixl", "mooncake": "mooncake.engine"}
 """What a connector's optional dependency is imported as."""
 
 CHILD = """
@@ -136,7 +136,7 @@ class Pair:
 def name(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if name in PACKAGES:
-        pytest.importorskip(PACKAGES[name])
+        pytest.importorskip(PACKAGES[name], exc_type=ImportError)
     return name
 
 
@@ -389,7 +389,7 @@ def crossing(request: pytest.FixtureRequest) -> str:
     """A connector between processes that needs no GPU."""
     name = str(request.param)
     if name in PACKAGES:
-        pytest.importorskip(PACKAGES[name])
+        pytest.importorskip(PACKAGES[name], exc_type=ImportError)
     return name
 
 

@@ -8,12 +8,23 @@ So does a device that is a step behind: what it is given is computed when it is 
 import ctypes
 from dataclasses import dataclass, field
 
-from engine_rig import BLOCK, MAX_STEPS, ask, drain, expected, fake_config, prefill_into, pusher
+from engine_rig import (
+    BLOCK,
+    MAX_STEPS,
+    Recorder,
+    ask,
+    copy_block,
+    drain,
+    expected,
+    fake_config,
+    prefill_into,
+    pusher,
+)
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from splitserve.engine.api import Reservation, SeqOutput
+from splitserve.engine.api import Fetch, PushSpan, Reservation, SeqOutput
 from splitserve.engine.config import SchedulerConfig
 from splitserve.engine.core import EngineCore
 from splitserve.engine.fake import FakeRunner
@@ -78,6 +89,7 @@ class Split(RuleBasedStateMachine):
         self.granted: dict[HandoffId, Granted] = {}
         self.voided: list[tuple[HandoffId, Granted]] = []
         self.exports: set[RequestId] = set()
+        self.fetches: list[tuple[GenerateRequest, Fetch]] = []
         self.number = 0
 
     def new_request(self, tokens: list[int], sampling: SamplingParams, priority: int) -> Asked:
@@ -240,13 +252,57 @@ class Split(RuleBasedStateMachine):
             del self.granted[name]
         self.voided = [entry for entry in self.voided if entry[1].writer != writer]
 
+    # KV from elsewhere
+
+    @rule(tokens=PROMPTS, limit=st.integers(0, 13))
+    def fetch(self, tokens: list[int], limit: int) -> None:
+        self.number += 1
+        request = ask(f"r{self.number}", tokens, 2)
+        fetch = self.engine.fetch(request, push=True, tokens=limit)
+        if fetch is not None:
+            count = fetch.first + len(fetch.blocks)
+            assert fetch.first < count <= min(limit, len(tokens) - 1) // BLOCK
+            self.fetches.append((request, fetch))
+
+    @precondition(lambda self: self.fetches)
+    @rule(pick=PICK, count=st.integers(0, 3))
+    def adopt(self, pick: int, count: int) -> None:
+        """All of it comes, and some of it is used."""
+        request, fetch = self.fetches.pop(pick % len(self.fetches))
+
+        def copy(span: PushSpan, layer: int) -> None:
+            for place, block in enumerate(span.blocks, start=span.first - fetch.first):
+                if 0 <= place < len(fetch.blocks):
+                    copy_block(self.source, block, self.engine, fetch.blocks[place], layer)
+
+        self.source.add(request, push=True)
+        drain(self.source, Recorder(copy))
+        self.source.release(request.request_id)
+        self.engine.adopt(fetch, min(count, len(fetch.blocks)))
+
+    @precondition(lambda self: self.fetches)
+    @rule(pick=PICK)
+    def drop(self, pick: int) -> None:
+        self.engine.drop(self.fetches.pop(pick % len(self.fetches))[1])
+
+    @rule(limit=st.integers(0, 3))
+    def offer(self, limit: int) -> None:
+        """Copied elsewhere at once."""
+        offered = self.engine.offer(limit)
+        assert len(offered) <= limit
+        self.engine.unpin([block for _, block in offered])
+
     @rule(value=st.integers(0, 255))
     def late_writes(self, value: int) -> None:
-        """Every writer that has not confirmed a fence writes into all it was ever granted."""
+        """Every writer that has not confirmed a fence writes into all it was ever granted, and what
+        is fetched may come half."""
         layout = self.config.layout
         address = self.engine.regions()[0].address
+        written = [fetch.blocks for _, fetch in self.fetches]
         for granted in [*self.granted.values(), *(granted for _, granted in self.voided)]:
-            for block in granted.reservation.blocks:
+            written.append(granted.reservation.blocks)
+        for blocks in written:
+            for block in blocks:
                 for layer in range(layout.num_layers):
                     ctypes.memset(address + layout.offset(layer, block), value, layout.block_bytes)
 
@@ -257,12 +313,14 @@ class Split(RuleBasedStateMachine):
         told = sum(len(granted.reservation.blocks) for _, granted in self.voided)
         assert counts.quarantined >= told
         assert self.source.counts().idle
-        in_use = self.asked or self.granted or self.voided or self.exports
+        in_use = self.asked or self.granted or self.voided or self.exports or self.fetches
         if not in_use and not self.engine.has_work():
             assert counts.idle
         assert in_use or self.depth > 1 or not self.engine.has_work()
 
     def teardown(self) -> None:
+        while self.fetches:
+            self.drop(0)
         for writer in WRITERS:
             self.writer_gone(writer)
         for request_id in list(self.exports):

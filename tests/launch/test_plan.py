@@ -121,6 +121,29 @@ def test_more_memory_than_there_is_is_refused_with_the_sum() -> None:
         planned(WorkerGroup(count=2, kv_cache_memory_bytes=ByteSize(31 * GIB // 4)))
 
 
+def test_the_tier_is_counted_once_for_the_host() -> None:
+    tier = ByteSize(9 * GIB)
+    plan = planned(WorkerGroup(count=2, engine="fake", kv_tier_memory_bytes=tier))
+    for worker in plan.workers:
+        assert flag(worker.process.argv, "--kv-tier-memory-bytes") == str(9 * GIB)
+        assert "--kv-tier-disk-path" not in worker.process.argv
+    with pytest.raises(
+        ConfigError, match=r"and a KV tier of 16 GiB are more .* lower kv_tier_memo"
+    ):
+        planned(WorkerGroup(kv_tier_memory_bytes=ByteSize(16 * GIB)))
+
+
+def test_every_worker_of_a_group_is_given_its_tier() -> None:
+    group = WorkerGroup(count=2, kv_tier_disk_path="/kv", kv_tier_disk_bytes=ByteSize(64 * GIB))
+    for worker in planned(group).workers:
+        argv = worker.process.argv
+        assert flag(argv, "--kv-tier-memory-bytes") == "0"
+        assert flag(argv, "--kv-tier-disk-path") == "/kv"
+        assert flag(argv, "--kv-tier-disk-bytes") == str(64 * GIB)
+    (without,) = planned(WorkerGroup()).workers
+    assert not any(part.startswith("--kv-tier") for part in without.process.argv)
+
+
 def test_fake_engines_and_gpus_take_no_host_memory() -> None:
     huge = ByteSize(64 * GIB)
     for group in (

@@ -15,6 +15,7 @@ from splitserve.launch.topology import (
     parse_topology,
     read_topology,
 )
+from splitserve.tier.config import TierConfig
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 
@@ -129,6 +130,34 @@ def test_the_least_file_is_a_model_and_one_group() -> None:
             WORKERS + 'kv_cache_memory_bytes = "1 GB of"\n',
             "workers[0].kv_cache_memory_bytes: '1 GB",
         ),
+        (
+            WORKERS + "kv_tier_memory_bytes = -1\n",
+            "workers[0].kv_tier_memory_bytes must not be negative; 0 is without that level",
+        ),
+        (
+            WORKERS + 'kv_tier_disk_bytes = "1GiB"\n',
+            "workers[0].kv_tier_disk_bytes has no folder: add workers[0].kv_tier_disk_path",
+        ),
+        (
+            WORKERS + 'kv_tier_disk_path = "/kv"\n',
+            "kv_tier_disk_bytes must be positive beside workers[0].kv_tier_disk_path (got 0)",
+        ),
+        (
+            WORKERS + 'device = "cuda"\nkv_tier_memory_bytes = "1GiB"\n',
+            "workers[0].device 'cuda': the KV tier reaches KV pools in host memory only; leave out",
+        ),
+        (
+            WORKERS + 'enable_prefix_caching = false\nkv_tier_memory_bytes = "1GiB"\n',
+            "workers[0].enable_prefix_caching must be on where there is a KV tier",
+        ),
+        (
+            WORKERS + 'engine = "vllm"\nkv_tier_memory_bytes = "1GiB"\n',
+            "workers[0].kv_tier_memory_bytes is read by native workers",
+        ),
+        (
+            WORKERS + "kv_tier_memory_bytes = 7\n[[workers]]\nkv_tier_memory_bytes = 8\n",
+            "need one kv_tier_memory_bytes, not 7 and 8; give all groups that have a tier the same",
+        ),
         (WORKERS + "kv_cache_memory_bytes = -1\n", "kv_cache_memory_bytes must be positive"),
         (WORKERS + "kv_cache_memory_bytes = true\n", "kv_cache_memory_bytes: True is not a size"),
         (WORKERS + "fake = { step_ms = -1 }\n", "workers[0].fake.step_ms must not be negative"),
@@ -181,3 +210,11 @@ def test_workers_that_hand_nothing_over_may_have_unlike_devices() -> None:
     text = WORKERS + '[[workers]]\ndevice = "cuda"\nconnector = "cuda_ipc"\ndevices = [3]\n'
     _, on_gpu = parse_topology(tomllib.loads(text)).workers
     assert (on_gpu.device, on_gpu.devices) == ("cuda", (3,))
+
+
+def test_a_group_may_have_a_tier_and_another_none() -> None:
+    tier = 'kv_tier_memory_bytes = "2MiB"\nkv_tier_disk_path = "/kv"\nkv_tier_disk_bytes = "1GiB"\n'
+    text = WORKERS + tier + "[[workers]]\n[[workers]]\n" + tier
+    first, without, last = parse_topology(tomllib.loads(text)).workers
+    assert first.kv_tier == last.kv_tier == TierConfig(2 << 20, Path("/kv"), 1 << 30)
+    assert not without.kv_tier.wanted

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from splitserve.engine.api import Runner
+from splitserve.engine.api import Engine, Runner
 from splitserve.engine.config import SchedulerConfig
 from splitserve.engine.core import EngineCore
 from splitserve.engine.fake import FakeConfig, FakeRunner
@@ -21,6 +21,7 @@ from splitserve.protocol.handoff import Grant, GrantTarget, Prefill, Reserve
 from splitserve.protocol.sampling import SamplingParams
 from splitserve.protocol.telemetry import KVCounts
 from splitserve.roles.port import ConnId
+from splitserve.roles.tiering import BlockTier, Tiering
 from splitserve.roles.worker import Worker, WorkerFacts
 from splitserve.transfer.registry import create_connector
 
@@ -73,6 +74,7 @@ class Network:
         tokenizer: Path | None = None,
         depth: int = 1,
         runner: Callable[[FakeConfig], Runner] = FakeRunner,
+        tier: Callable[[Engine], BlockTier] | None = None,
     ) -> Node:
         config = FakeConfig(
             num_blocks=num_blocks,
@@ -96,8 +98,15 @@ class Network:
             connector,
             {"model": engine.describe().content_hash},
         )
+        tiering = None if tier is None else Tiering(engine, tier(engine), lambda: self.now)
         worker = Worker(
-            engine, moving, _Port(self, name), facts, lambda: self.now, self._lives.__getitem__
+            engine,
+            moving,
+            _Port(self, name),
+            facts,
+            lambda: self.now,
+            self._lives.__getitem__,
+            tiering,
         )
         node = self.nodes[name] = Node(name, worker, pid, life)
         self.to_gateway.setdefault(name, [])

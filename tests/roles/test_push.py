@@ -74,12 +74,13 @@ def test_exactly_the_tokens_in_both_are_written(
 
 
 def test_a_write_that_failed_is_the_pushs_error() -> None:
-    pusher = Pusher(Gone())
+    connector = Gone()
+    pusher = Pusher(connector)
     request = RequestId("r")
     pusher.open(request, PeerId(1), target(0, 3))
     pusher.begin([span(0, 5)])
     pusher.on_layer(0)
-    pusher.poll()
+    pusher.take(connector.poll())
     push = pusher.get(request)
     assert push is not None
     assert "not connected" in push.error

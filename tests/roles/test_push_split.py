@@ -63,3 +63,28 @@ def test_over_other_block_sizes_and_with_a_prefix_that_decode_has(
         network.step_all()
         assert answer_of(network, request) == fake_tokens(request.token_ids, 6)
     assert network.idle()
+
+
+@pytest.mark.usefixtures("opened")
+@pytest.mark.parametrize("connector", ["memory", "tcp"])
+@pytest.mark.parametrize(
+    ("prefill_block", "decode_block"), [(4, 4), (4, 8), (8, 4), (4, 3), (5, 7)], ids=str
+)
+def test_what_decode_has_of_a_conversation_is_read(
+    connector: str, prefill_block: int, decode_block: int
+) -> None:
+    network = pair(connector, prefill_block, decode_block)
+    worker = network.nodes["p"].worker
+    history = tuple(range(20, 57))
+    for turn in range(4):
+        request = make_request(f"turn{turn}", history)
+        prefill(network, request, reserve(network, request))
+        network.step_all()
+        while worker.transfers_pending():
+            worker.step()
+            network.step_all()
+        answer = fake_tokens(history, 6)
+        assert answer_of(network, request) == answer
+        assert (worker.load().pulled_tokens > 0) == (turn > 0)
+        history = (*history, *answer, 7, 8)
+    assert network.idle()

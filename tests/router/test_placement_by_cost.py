@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from splitserve.ids import WorkerId
 from splitserve.router.policy.base import (
     Estimate,
+    Held,
     Observation,
     Placement,
     RequestView,
@@ -310,3 +311,59 @@ def test_with_a_choice_of_workers_it_takes_those_least_loaded_does(
         assert chosen is not None
         assert chosen.decode == expected.decode
         assert chosen.prefill in (expected.prefill, None)
+
+
+def test_what_decode_has_cached_makes_it_the_faster_way() -> None:
+    busy = replace(IDLE_DECODE, running=3)
+    plain = RequestView(500, 10)
+    cached = replace(plain, held=Held({D: 480}))
+    split, whole = (
+        taught(Laws()).place(request, [IDLE_PREFILL, busy], 0.0) for request in (plain, cached)
+    )
+    assert split is not None
+    assert whole is not None
+    assert (split.prefill, whole.prefill) == (P, None)
+    assert whole.reason.endswith("; prefix of 480 tokens at decode, 0 at prefill")
+    assert (whole.decode_cached_tokens, whole.prefill_cached_tokens) == (480, 0)
+    assert whole.estimate is not None
+    assert whole.estimate.whole_s == pytest.approx(Laws().whole(20), rel=0.01)
+    assert whole.estimate.split_s == pytest.approx(
+        Laws().prefill(500) + Laws().exposed(20) + Laws().grant_s, rel=0.01
+    )
+
+
+def test_what_prefill_has_cached_is_not_computed_and_moved_all_the_same() -> None:
+    laws, request = Laws(), RequestView(500, 10, held=Held({P: 480}))
+    placement = taught(laws).place(request, [IDLE_PREFILL, IDLE_DECODE], 0.0)
+    assert placement is not None
+    assert placement.estimate is not None
+    assert placement.estimate.whole_s == pytest.approx(laws.whole(500), rel=0.01)
+    assert placement.estimate.split_s == pytest.approx(
+        laws.prefill(20) + laws.exposed(500) + laws.grant_s, rel=0.01
+    )
+
+
+def test_it_learns_from_the_tokens_that_were_computed_or_moved() -> None:
+    laws, policy, blank, cached = Laws(), ByCost(), Estimate(0, None, None), 1000
+    whole = Placement(D, None, "", blank, 1000)
+    split = Placement(D, P, "", blank, 1000, 1000)
+    for tokens in LENGTHS:
+        for placement in (whole, split):
+            seen = laws.outcome(placement, tokens)
+            policy.observed(replace(seen, prompt_tokens=tokens + cached, cached_tokens=cached))
+    estimate = place(policy, 500).estimate
+    assert estimate is not None
+    assert estimate.whole_s == pytest.approx(laws.whole(500), rel=0.01)
+    assert estimate.split_s == pytest.approx(laws.split(500), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("prefill", "told", "computed"),
+    [(None, None, 900), (P, None, 700), (None, 0, 1000), (P, 250, 750), (P, 2000, 0)],
+)
+def test_what_was_computed_is_what_was_told_or_else_what_was_expected(
+    prefill: WorkerId | None, told: int | None, computed: int
+) -> None:
+    placement = Placement(D, prefill, "", None, 100, 300)
+    seen = Observation(placement, 1000, 0.5, cached_tokens=told)
+    assert (seen.computed_tokens, seen.moved_tokens) == (computed, 900)

@@ -8,6 +8,7 @@ import typer
 
 from splitserve import __version__
 from splitserve.cli.bench import bench
+from splitserve.cli.doctor import DOCTOR_HELP, doctor
 from splitserve.cli.errors import EXIT_CODES_HELP, exit_code_of, help_without_verb
 from splitserve.cli.gateway import gateway
 from splitserve.cli.key import key
@@ -74,6 +75,7 @@ app.command(short_help="Let a running worker finish and leave.")(drain)
 app.command("set-role", short_help="Give a running worker another role.")(set_role)
 app.command(short_help="Run the text work as a service.")(render)
 app.command(short_help="Make a key for a client.")(key)
+app.command(short_help="Say what is wrong or slow, and the cure.", epilog=DOCTOR_HELP)(doctor)
 app.add_typer(bench, name="bench", short_help="Measure one part at a time.")
 app.add_typer(lab, name="lab", short_help="Decide by measurement whether to split.")
 

@@ -156,6 +156,34 @@ PrefixCaching = Annotated[
         help="Keep the KV of prompts for later prompts that begin alike.",
     ),
 ]
+KVTierMemory = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-tier-memory-bytes",
+        metavar="SIZE",
+        help="Keep KV behind the prefix caches in the host's memory, up to this size for all its "
+        "workers together (cpu).",
+        show_default="none is kept",
+    ),
+]
+KVTierDiskPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--kv-tier-disk-path",
+        metavar="DIR",
+        help="Keep it on a local disk too, in this folder; with --kv-tier-disk-bytes.",
+        show_default="none is kept",
+    ),
+]
+KVTierDisk = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-tier-disk-bytes",
+        metavar="SIZE",
+        help="Size of what the folder holds, for all workers that share it together.",
+        show_default=False,
+    ),
+]
 FakeStepMs = Annotated[
     float,
     typer.Option("--fake-step-ms", help="Fake engine: each step takes this long."),
@@ -341,6 +369,11 @@ def memory_size(flag: str, text: str | None) -> ByteSize | None:
         return parse_size(int(text) if text.isdecimal() else text)
     except ValueError as error:
         raise ConfigError(f"{flag}: {error}") from error
+
+
+def bounded(flag: str, text: str | None) -> ByteSize:
+    """As ``memory_size``; 0 where it is not given."""
+    return memory_size(flag, text) or ByteSize(0)
 
 
 def core_list(flag: str, text: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from splitserve.launch.topology import (
     ROLES,
     SHARE_RULE,
     check_fit,
+    check_tier,
 )
 from splitserve.lifecycle import StatusPipe, end_with_parent, pin_to_cores, reporting_failure
 from splitserve.loading import load
@@ -24,6 +25,7 @@ from splitserve.logs import LEVELS, configure
 from splitserve.protocol.address import TcpAddress, is_wildcard, parse_address
 from splitserve.protocol.gate import GateFiles
 from splitserve.roles.config import WorkerConfig
+from splitserve.tier.config import TierConfig
 
 
 def worker(
@@ -52,6 +54,9 @@ def worker(
     max_num_seqs: options.MaxNumSeqs = options.WORKER.max_num_seqs,
     max_num_batched_tokens: options.MaxNumBatchedTokens = options.WORKER.max_num_batched_tokens,
     enable_prefix_caching: options.PrefixCaching = options.WORKER.enable_prefix_caching,
+    kv_tier_memory_bytes: options.KVTierMemory = None,
+    kv_tier_disk_path: options.KVTierDiskPath = None,
+    kv_tier_disk_bytes: options.KVTierDisk = None,
     cores: Annotated[
         str,
         typer.Option(
@@ -111,6 +116,9 @@ def worker(
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
+            kv_tier_memory_bytes=options.bounded("--kv-tier-memory-bytes", kv_tier_memory_bytes),
+            kv_tier_disk_path=kv_tier_disk_path,
+            kv_tier_disk_bytes=options.bounded("--kv-tier-disk-bytes", kv_tier_disk_bytes),
             cores=options.core_list("--cores", cores),
             drain_grace_s=drain_grace_s,
             load_format=load_format,
@@ -134,7 +142,9 @@ def check_worker(config: WorkerConfig) -> None:
     one_of("--connector", config.connector, CONNECTORS)
     one_of("--dtype", config.dtype, DTYPES)
     one_of("--load-format", config.load_format, LOAD_FORMATS)
-    check_fit("--", config.engine, parse_device(config.device).kind, config.connector)
+    kind = parse_device(config.device).kind
+    check_fit("--", config.engine, kind, config.connector)
+    _check_tier(config, kind)
     address = parse_address(config.listen)
     if isinstance(address, TcpAddress) and is_wildcard(address.host):
         raise ConfigError(
@@ -160,3 +170,10 @@ def check_worker(config: WorkerConfig) -> None:
         ("--drain-grace-s", config.drain_grace_s),
     ):
         check_value(flag, seconds, seconds >= 0, "must not be negative")
+
+
+def _check_tier(config: WorkerConfig, device: str) -> None:
+    tier = TierConfig(
+        config.kv_tier_memory_bytes, config.kv_tier_disk_path, config.kv_tier_disk_bytes
+    )
+    check_tier(lambda key: f"--{key.replace('_', '-')}", tier, device, config.enable_prefix_caching)

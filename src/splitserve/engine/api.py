@@ -148,12 +148,32 @@ class KVSink(Protocol):
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """Blocks granted for a push. ``blocks`` are to be written: the prompt's blocks from number
-    ``skip_blocks`` on. ``cached_tokens`` lie before them."""
+    ``skip_blocks`` on. ``cached_tokens`` lie before them in ``cached_blocks``, which the writer may
+    read until it has written all or has confirmed the fence."""
 
     epoch: int
     skip_blocks: int
     blocks: tuple[int, ...]
     cached_tokens: int
+    cached_blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Blocks held for KV that is to be brought from elsewhere: a part of a prompt.
+
+    ``blocks`` are the pool's, for the prompt's blocks from number ``first`` on; ``digests`` are
+    their names (see ``kv.prefix``), equal in all engines of this block size that hold the same
+    tokens after the same tokens. ``cached`` holds what is here already: the blocks before them.
+    """
+
+    cached: tuple[int, ...]
+    blocks: tuple[int, ...]
+    digests: tuple[bytes, ...]
+
+    @property
+    def first(self) -> int:
+        return len(self.cached)
 
 
 class FirstToken(msgspec.Struct, frozen=True):
@@ -220,7 +240,8 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters since start and the present queue."""
+    """Counters since start and the present queue. ``computed_tokens``: tokens of prompts for which
+    steps computed the KV here, again where it was done again."""
 
     running: int
     waiting: int
@@ -229,6 +250,7 @@ class EngineStats:
     preemptions: int
     prefix_hit_tokens: int
     prefix_query_tokens: int
+    computed_tokens: int
 
 
 class Engine(Protocol):
@@ -266,11 +288,13 @@ class Engine(Protocol):
         ...
 
     def cancel(self, handoff: HandoffId) -> int | None:
-        """Voids a grant: its blocks are quarantined until ``fence``. Returns its epoch, or None."""
+        """Voids a grant: its blocks are quarantined and what it builds on is held until ``fence``.
+        Returns its epoch, or None."""
         ...
 
     def fence(self, handoff: HandoffId, epoch: int) -> None:
-        """The writer will not write any more: quarantined blocks of that epoch become free."""
+        """The writer will neither write nor read any more: quarantined blocks of that epoch become
+        free."""
         ...
 
     def writer_gone(self, writer: WorkerId) -> list[HandoffId]:
@@ -287,6 +311,38 @@ class Engine(Protocol):
 
     def release(self, request_id: RequestId) -> None:
         """The pushed copy of a finished sequence is complete or given up: unpin its blocks."""
+        ...
+
+    def fetch(
+        self, request: GenerateRequest, *, push: bool = False, tokens: int | None = None
+    ) -> Fetch | None:
+        """Holds blocks for what this engine lacks of the prompt's first ``tokens`` (None: of all).
+
+        Only whole blocks, and never the one with the prompt's last token, which is always computed.
+        None when nothing is lacking, or when there is no room for it now. Raises CallerError where
+        ``add`` would. Every fetch ends with one ``adopt`` or ``drop``.
+        """
+        ...
+
+    def adopt(self, fetch: Fetch, count: int) -> None:
+        """The first ``count`` blocks of ``fetch`` hold their KV now, the others are given back.
+
+        They are in the prefix cache, evicted after all that is there: an ``add`` of the request
+        that follows at once finds them, unless room is made for others before its turn comes.
+        """
+        ...
+
+    def drop(self, fetch: Fetch) -> None:
+        """Nothing of use was brought, and nothing is being brought any more."""
+        ...
+
+    def offer(self, limit: int) -> list[tuple[bytes, int]]:
+        """Names and numbers of blocks in the prefix cache that were not offered before, at most
+        ``limit``, the oldest ones first. They keep their content until ``unpin``."""
+        ...
+
+    def unpin(self, blocks: Sequence[int]) -> None:
+        """What was offered has been copied, or nobody wants it."""
         ...
 
     def has_work(self) -> bool:

@@ -3,6 +3,8 @@
     add      -> waiting -> running -> finished (blocks freed) or handed off (blocks exported)
     reserve  -> granted -> activate -> running -> finished
                         -> cancel -> quarantined -> fence or writer_gone -> free
+    fetch    -> held -> adopt -> cached
+                     -> drop  -> free
 
 One step: the scheduler says which tokens of which sequences, the runner is given them
 (``launches``), and what an earlier launch computed is collected. Where the runner's depth is 2 the
@@ -22,11 +24,12 @@ collect takes back all open launches. One whose grammar leads nowhere ends befor
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from splitserve.clock import Clock, monotonic
 from splitserve.engine.api import (
     EngineStats,
+    Fetch,
     KVSink,
     ModelInfo,
     Reservation,
@@ -38,7 +41,9 @@ from splitserve.engine.api import (
     StepTimes,
 )
 from splitserve.engine.config import SchedulerConfig
+from splitserve.engine.fetching import Fetching
 from splitserve.engine.grammar.store import Grammars
+from splitserve.engine.grants import Grants
 from splitserve.engine.kv.blocks import BlockPool
 from splitserve.engine.launches import Launch
 from splitserve.engine.rows import RowMaker
@@ -49,14 +54,6 @@ from splitserve.ids import HandoffId, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest
 from splitserve.protocol.memory import MemoryRegion
 from splitserve.protocol.telemetry import KVCounts
-
-
-@dataclass(frozen=True, slots=True)
-class _Granted:
-    """A sequence whose KV is still to arrive. It holds the cached prefix it builds on."""
-
-    seq: Seq
-    reservation: Reservation
 
 
 class EngineCore:
@@ -73,7 +70,8 @@ class EngineCore:
         self._pool = BlockPool(layout.num_blocks)
         self._scheduler = Scheduler(config, self._pool, layout.block_size, clock)
         self._sequences: dict[RequestId, Seq] = {}
-        self._granted: dict[HandoffId, _Granted] = {}
+        self._grants = Grants(self._scheduler, self._pool, self._block_size)
+        self._fetching = Fetching(self._scheduler, self._pool, self._block_size)
         self._exports: dict[RequestId, list[int]] = {}
         self._failures: list[SeqFailure] = []
         self._grammars = Grammars(
@@ -84,6 +82,7 @@ class EngineCore:
         self._open: deque[Launch] = deque()
         self._arrivals = 0
         self._steps = 0
+        self._computed_tokens = 0
         self._clock = clock
         self._times: StepTimes | None = None
 
@@ -104,17 +103,9 @@ class EngineCore:
     ) -> None:
         """Raises CallerError with status 409 while the request id is in use here: until it ended
         and, for a pushing sequence, until its blocks are released."""
-        self._check(request, emitted=emitted, push=push)
-        request_id = request.request_id
-        if request_id in self._sequences or (push and request_id in self._exports):
-            raise CallerError(
-                f"request id {request_id} is in use",
-                param="request_id",
-                status=409,
-                code="duplicate_request",
-            )
+        self._check_new(request, emitted=emitted, push=push)
         seq = new_seq(request, self._info, *self._next_arrival(), emitted=emitted, push=push)
-        self._sequences[request_id] = seq
+        self._sequences[request.request_id] = seq
         self._scheduler.submit(seq)
 
     def abort(self, request_id: RequestId) -> None:
@@ -126,6 +117,19 @@ class EngineCore:
 
     def release(self, request_id: RequestId) -> None:
         self._pool.release(self._exports.pop(request_id, []))
+
+    def _check_new(
+        self, request: GenerateRequest, *, emitted: Sequence[int] = (), push: bool = False
+    ) -> None:
+        self._check(request, emitted=emitted, push=push)
+        request_id = request.request_id
+        if request_id in self._sequences or (push and request_id in self._exports):
+            raise CallerError(
+                f"request id {request_id} is in use",
+                param="request_id",
+                status=409,
+                code="duplicate_request",
+            )
 
     def _check(
         self, request: GenerateRequest, *, emitted: Sequence[int] = (), push: bool = False
@@ -139,6 +143,27 @@ class EngineCore:
         self._arrivals += 1
         return self._arrivals, self._clock()
 
+    # Prefix cache
+
+    def fetch(
+        self, request: GenerateRequest, *, push: bool = False, tokens: int | None = None
+    ) -> Fetch | None:
+        self._check_new(request, push=push)
+        seq = new_seq(request, self._info, 0)
+        return self._fetching.fetch(seq, seq.prompt_len if tokens is None else tokens)
+
+    def adopt(self, fetch: Fetch, count: int) -> None:
+        self._fetching.adopt(fetch, count)
+
+    def drop(self, fetch: Fetch) -> None:
+        self._fetching.drop(fetch)
+
+    def offer(self, limit: int) -> list[tuple[bytes, int]]:
+        return self._pool.offer(limit)
+
+    def unpin(self, blocks: Sequence[int]) -> None:
+        self._pool.release(blocks)
+
     # Handoffs
 
     def reserve(
@@ -150,56 +175,21 @@ class EngineCore:
         also when ``handoff`` is open for another request.
         """
         self._check(request)
-        open_grant = self._granted.get(handoff)
-        if open_grant is not None:
-            if open_grant.seq.request == request:
-                return open_grant.reservation
-            raise CallerError(
-                f"handoff {handoff} is open for another request", param="handoff", status=409
-            )
-        return self._grant(handoff, request, writer)
-
-    def _grant(
-        self, handoff: HandoffId, request: GenerateRequest, writer: WorkerId
-    ) -> Reservation | None:
-        scheduler = self._scheduler
+        known = self._grants.known(handoff, request)
+        if known is not None:
+            return known
         seq = new_seq(request, self._info, *self._next_arrival())
-        shared = scheduler.cached_prefix(seq, seq.prompt_len // self._block_size)
-        # One position more than the prompt: the first step here computes the first token.
-        positions = min(seq.prompt_len + 1, seq.max_len - 1)
-        count = scheduler.blocks_for(positions) - len(shared)
-        if not scheduler.has_place_for_grant(count, shared):
-            return None
-        grant = self._pool.grant(handoff, writer, count, shared)
-        if grant is None:
-            return None
-        epoch, blocks = grant
-        seq.blocks = shared
-        seq.num_registered = len(shared)
-        seq.was_admitted = True
-        reservation = Reservation(
-            epoch=epoch,
-            skip_blocks=len(shared),
-            blocks=tuple(blocks[: scheduler.blocks_for(seq.prompt_len) - len(shared)]),
-            cached_tokens=scheduler.count_prefix(seq, len(shared)),
-        )
-        self._granted[handoff] = _Granted(seq, reservation)
-        return reservation
+        return self._grants.grant(handoff, seq, writer)
 
     def activate(self, handoff: HandoffId, epoch: int, first_token: int) -> bool:
         """False also, with the grant ended and its blocks freed, when there is nothing to go on
         with: the first token ends the answer, or the request runs here by another way. A token id
         outside the vocabulary has no effect."""
-        granted = self._granted.get(handoff)
-        if granted is None or not 0 <= first_token < self._info.vocab_size:
+        if not 0 <= first_token < self._info.vocab_size:
             return False
-        blocks = self._pool.activate(handoff, epoch)
-        if blocks is None:
+        seq = self._grants.activate(handoff, epoch)
+        if seq is None:
             return False
-        del self._granted[handoff]
-        seq = granted.seq
-        seq.blocks += blocks
-        seq.num_computed = seq.prompt_len
         seq.tokens.append(first_token)
         self._scheduler.register(seq, seq.num_computed)
         if seq.request_id in self._sequences or seq.ending(len(seq.tokens))[0] is not None:
@@ -210,10 +200,7 @@ class EngineCore:
         return True
 
     def cancel(self, handoff: HandoffId) -> int | None:
-        epoch = self._pool.cancel(handoff)
-        if epoch is not None:
-            self._drop_granted(handoff)
-        return epoch
+        return self._grants.cancel(handoff)
 
     def fence(self, handoff: HandoffId, epoch: int) -> None:
         """A fence that comes before ``cancel`` is remembered: the blocks are free at once then,
@@ -221,14 +208,7 @@ class EngineCore:
         self._pool.fence(handoff, epoch)
 
     def writer_gone(self, writer: WorkerId) -> list[HandoffId]:
-        ended = self._pool.writer_gone(writer)
-        for handoff in ended:
-            self._drop_granted(handoff)
-        return ended
-
-    def _drop_granted(self, handoff: HandoffId) -> None:
-        """Gives up the shared prefix; the granted blocks are the pool's affair."""
-        self._pool.free(self._granted.pop(handoff).seq.blocks)
+        return self._grants.writer_gone(writer)
 
     # Steps
 
@@ -329,10 +309,11 @@ class EngineCore:
                     self._left(chunk.seq)
 
     def _computed(self, chunk: Chunk) -> None:
-        seq = chunk.seq
+        seq, start, end = chunk
         self._left(seq)
+        self._computed_tokens += max(0, min(end, seq.prompt_len) - start)
         if not seq.is_over:
-            self._scheduler.register(seq, chunk.end)
+            self._scheduler.register(seq, end)
 
     def _left(self, seq: Seq) -> None:
         """One launch less writes into the sequence's blocks."""
@@ -392,6 +373,7 @@ class EngineCore:
             preemptions=scheduler.preemptions,
             prefix_hit_tokens=scheduler.prefix_hit_tokens,
             prefix_query_tokens=scheduler.prefix_query_tokens,
+            computed_tokens=self._computed_tokens,
         )
 
     def close(self) -> None:

@@ -100,6 +100,11 @@ class Scheduler:
 
     # Prefix cache
 
+    @property
+    def caches(self) -> bool:
+        """Whether blocks are named by what is in them, so that they can be shared."""
+        return self._hasher is not None
+
     def cached_prefix(self, seq: Seq, count: int) -> list[int]:
         """Cached blocks for a start of the sequence, of its first ``count`` blocks at most."""
         if self._hasher is None:
@@ -138,6 +143,12 @@ class Scheduler:
             return False
         queued = sum(self.blocks_for(len(seq.tokens)) for seq in self.waiting)
         return self._pool.room(shared) >= count + self._spare() + queued
+
+    def has_room_to_fetch(self, count: int, shared: list[int]) -> bool:
+        """Whether ``count`` blocks beside ``shared`` can be held for a while: what runs, and who
+        waits first, is to find its blocks meanwhile."""
+        first = self.blocks_for(len(self.waiting[0].tokens)) if self.waiting else 0
+        return self._pool.room(shared) >= count + self._spare() + first
 
     def has_work(self) -> bool:
         """Whether ``schedule`` would return anything."""

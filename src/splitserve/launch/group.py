@@ -1,6 +1,7 @@
 """A group of equal workers, as a topology has it. ``group_checks`` says what is right in it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from splitserve.engine.device import Sizes, parse_device, sizes_on
 from splitserve.launch.sizes import ByteSize
 from splitserve.protocol.control import DRAIN_GRACE_S
+from splitserve.tier.config import TierConfig
 from splitserve.transfer.registry import choose_connector
 
 ROLES = ("colocated", "prefill", "decode")
@@ -17,7 +19,7 @@ ENGINES = ("native", "fake")
 VLLM: Final = "vllm"
 DEVICES = ("cpu", "cuda")
 AUTO_CONNECTOR = "auto"
-CONNECTORS = (AUTO_CONNECTOR, "shm", "cuda_ipc")
+CONNECTORS = (AUTO_CONNECTOR, "shm", "tcp", "nixl", "mooncake", "cuda_ipc")
 
 _NIXL_BLOCK_ON_CUDA: Final = 128
 """Fewer, larger reads: NIXL's cost on GPUs is by the block."""
@@ -39,6 +41,10 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (``engine/device.py``), and so is ``connector`` auto. ``gpu_memory_utilization`` is the share of
     its GPU's memory that a worker may use altogether; it is read where ``kv_cache_memory_bytes`` is
     None.
+
+    The ``kv_tier_*`` keys are read by workers of ours on the CPU: sizes of what all workers of the
+    host keep of KV beside their pools, in memory and in the folder ``kv_tier_disk_path``. 0 and
+    None: without that level.
 
     ``drain_grace_s`` is how long a worker's running requests may go on when it is restarted; what
     is left then goes on at another. ``fake`` is read by ``engine = "fake"`` only.
@@ -64,6 +70,9 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enable_prefix_caching: bool = True
+    kv_tier_memory_bytes: ByteSize = ByteSize(0)
+    kv_tier_disk_path: str | None = None
+    kv_tier_disk_bytes: ByteSize = ByteSize(0)
     drain_grace_s: float = DRAIN_GRACE_S
     fake: FakeCosts = FakeCosts()
     command: str | tuple[str, ...] = "vllm"
@@ -88,6 +97,15 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.max_num_seqs,
             self.max_num_batched_tokens,
             self.kv_cache_memory_bytes,
+        )
+
+    @property
+    def kv_tier(self) -> TierConfig:
+        path = self.kv_tier_disk_path
+        return TierConfig(
+            self.kv_tier_memory_bytes,
+            None if path is None else Path(path),
+            self.kv_tier_disk_bytes,
         )
 
     @property

@@ -11,8 +11,9 @@ from splitserve.launch.group import (
     VLLM,
     WorkerGroup,
 )
+from splitserve.launch.tier_checks import check_tier
 from splitserve.launch.vllm_checks import check_vllm_group, check_vllm_keys_unused
-from splitserve.transfer.registry import choose_connector
+from splitserve.transfer.registry import connectors_for
 
 SHARE_RULE = "must be above 0 and at most 1"
 
@@ -28,6 +29,7 @@ def check_group(path: str, group: WorkerGroup) -> None:
     else:
         check_vllm_keys_unused(path, group)
         check_fit(f"{path}.", group.engine, group.device, group.connector)
+        _check_tier(path, group)
     _check_devices(path, group)
     _check_numbers(path, group)
     repeated = len(set(group.cores)) != len(group.cores)
@@ -43,12 +45,17 @@ def check_fit(prefix: str, engine: str, device: str, connector: str) -> None:
         raise ConfigError(
             f"{prefix}device {device!r}: the fake engine has no use for a GPU; use cpu"
         )
-    needed = choose_connector(device)
-    if connector not in (AUTO_CONNECTOR, needed):
+    fitting = connectors_for(device)
+    if connector not in (AUTO_CONNECTOR, *fitting):
         raise ConfigError(
             f"{prefix}connector {connector!r} does not reach memory of device {device!r}; "
-            f"use {needed!r}, or leave it at {AUTO_CONNECTOR!r}"
+            f"use {' or '.join(map(repr, fitting))}, or leave it at {AUTO_CONNECTOR!r}"
         )
+
+
+def _check_tier(path: str, group: WorkerGroup) -> None:
+    caching = group.enable_prefix_caching
+    check_tier(lambda key: f"{path}.{key}", group.kv_tier, group.device, caching)
 
 
 def _check_numbers(path: str, group: WorkerGroup) -> None:

@@ -213,11 +213,16 @@ def _check_memory(topology: Topology, machine: MachineFacts, model: ModelFacts) 
     ]
     weights = model.weight_bytes * sum(group.count for group in on_host)
     pools = sum((group.sizes.kv_cache_memory_bytes or 0) * group.count for group in on_host)
-    if weights + pools > machine.memory_bytes:
+    # One for all workers of the host; it fills while they run.
+    tier = max((group.kv_tier_memory_bytes for group in topology.workers), default=0)
+    if weights + pools + tier > machine.memory_bytes:
+        asked = [f"KV pools of {format_size(pools)}", f"weights of {format_size(weights)}"]
+        asked += [f"a KV tier of {format_size(tier)}"] if tier else []
         raise ConfigError(
-            f"workers: KV pools of {format_size(pools)} and weights of {format_size(weights)} are "
-            f"more than the {format_size(machine.memory_bytes)} of memory available; lower "
-            "kv_cache_memory_bytes or the number of workers"
+            f"workers: {' and '.join(asked)} are more than the "
+            f"{format_size(machine.memory_bytes)} of memory available; lower "
+            f"{'kv_tier_memory_bytes, ' if tier else ''}kv_cache_memory_bytes or the number of "
+            "workers"
         )
 
 

@@ -34,6 +34,7 @@ from splitserve.launch.group import (
 )
 from splitserve.launch.group_checks import SHARE_RULE, check_fit, check_group
 from splitserve.launch.sizes import ByteSize, parse_size
+from splitserve.launch.tier_checks import check_one_tier, check_tier
 from splitserve.launch.vllm_checks import check_vllm_split
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Topology",
     "WorkerGroup",
     "check_fit",
+    "check_tier",
     "checked",
     "parse_topology",
     "read_topology",
@@ -143,6 +145,7 @@ def checked(topology: Topology) -> Topology:
     check_value("workers", topology.workers, bool(topology.workers), "needs at least one group")
     for number, group in enumerate(topology.workers):
         check_group(f"workers[{number}]", group)
+    check_one_tier(topology.workers)
     roles = {group.role for group in topology.workers}
     _check_roles(roles)
     if "prefill" in roles:

@@ -9,6 +9,7 @@ import msgspec
 from splitserve.errors import ConfigError
 from splitserve.launch.checks import check_value, one_of
 from splitserve.launch.group import AUTO_CONNECTOR, VLLM, WorkerGroup
+from splitserve.launch.tier_checks import TIER_KEYS
 from splitserve.router.workers.vllm.dialects.registry import dialect_for
 
 FAILURE_POLICIES: Final = ("recompute", "fail")
@@ -37,6 +38,9 @@ def check_vllm_group(path: str, group: WorkerGroup) -> None:
     rule = "is how native workers hand KV over; vLLM's key is kv_connector"
     connector = group.connector
     check_value(f"{path}.connector", connector, connector == AUTO_CONNECTOR, rule)
+    for key, value in _changed(group, TIER_KEYS):
+        rule = "is read by native workers; vLLM has tiers of its own (kv_connector, args)"
+        check_value(f"{path}.{key}", value, False, rule)
     one_of(f"{path}.kv_load_failure_policy", group.kv_load_failure_policy, FAILURE_POLICIES)
     _check_kv_connector(path, group)
     if group.attached:

@@ -1,6 +1,6 @@
 """What a gateway tells Prometheus of its router and its workers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -9,13 +9,38 @@ from prometheus_client.registry import Collector
 
 from splitserve.ids import RequestId
 from splitserve.metrics import LATENCY_BUCKETS_S, Counter, Histogram
-from splitserve.protocol.telemetry import KVCounts
+from splitserve.protocol.telemetry import KVCounts, Load, TierCounts
 from splitserve.router.policy.base import Observation, Placement
 from splitserve.router.workers.breaker import BreakerState
 from splitserve.router.workers.record import WorkerSnapshot
 
 STATES: Final = ("free", "cached", "held", "granted", "exported", "quarantined")
 """Design: KV lifetime. A worker's values always add up to its pool."""
+
+_COUNTED: Final[Sequence[tuple[str, str, Callable[[Load], int]]]] = (
+    ("preemptions", "Sequences set back to make room", lambda load: load.preemptions),
+    (
+        "prompt_tokens_computed",
+        "Tokens of prompts whose KV was computed here",
+        lambda load: load.computed_tokens,
+    ),
+    (
+        "pulled_tokens",
+        "Tokens of prompts whose KV was read from a decode worker and not computed",
+        lambda load: load.pulled_tokens,
+    ),
+    ("pulled_bytes", "KV bytes read from decode workers", lambda load: load.pulled_bytes),
+)
+"""What workers count since their start."""
+
+_COUNTED_BY_LEVEL: Final[Sequence[tuple[str, str, Callable[[TierCounts], int]]]] = (
+    ("hits", "Blocks found in the host's KV tier", lambda tier: tier.hits),
+    ("misses", "Blocks looked for there and not found", lambda tier: tier.misses),
+    ("bytes", "KV bytes of the blocks found there", lambda tier: tier.nbytes),
+    ("evictions", "Blocks sent away to make room for others", lambda tier: tier.evictions),
+    ("corrupt", "Blocks removed since they were not what was kept", lambda tier: tier.corrupt),
+)
+"""The same of each level of their KV tier."""
 
 
 class RouterMetrics:
@@ -153,9 +178,6 @@ class WorkerMetrics(Collector):
         waiting = GaugeMetricFamily(
             "splitserve_requests_waiting", "Sequences waiting for their turn", labels=["worker"]
         )
-        preempted = CounterMetricFamily(
-            "splitserve_preemptions", "Sequences set back to make room", labels=["worker"]
-        )
         breaker = GaugeMetricFamily(
             "splitserve_worker_breaker",
             "1 for the state that the worker's circuit breaker is in",
@@ -171,7 +193,8 @@ class WorkerMetrics(Collector):
             "Requests that only one side knew: ended at the worker, or moved on by the gateway",
             labels=["worker", "side"],
         )
-        for worker in self._snapshot():
+        workers = self._snapshot()
+        for worker in workers:
             for breaker_state in BreakerState:
                 is_in = float(worker.breaker == breaker_state.value)
                 breaker.add_metric([worker.worker, breaker_state.value], is_in)
@@ -184,12 +207,46 @@ class WorkerMetrics(Collector):
             if worker.load is not None:
                 running.add_metric([worker.worker], worker.load.running)
                 waiting.add_metric([worker.worker], worker.load.waiting)
-                preempted.add_metric([worker.worker], worker.load.preemptions)
                 since_step.add_metric([worker.worker], worker.load.since_step_s)
-        yield from (blocks, connected, running, waiting, preempted)
+        yield from (blocks, connected, running, waiting)
         yield from (breaker, since_step, reconciled)
+        yield _links(workers)
+        yield from _counted(workers)
+        yield from _counted_by_level(workers)
 
 
 def _by_state(kv: KVCounts) -> list[tuple[str, int]]:
     counts = (kv.free, kv.cached, kv.held, kv.granted, kv.exported, kv.quarantined)
     return list(zip(STATES, counts, strict=True))
+
+
+def _links(workers: Sequence[WorkerSnapshot]) -> GaugeMetricFamily:
+    """Without a sample for a pair that is not linked: /ready warns of it."""
+    family = GaugeMetricFamily(
+        "splitserve_link",
+        "1 while a prefill worker is linked",
+        labels=["prefill", "decode", "connector"],
+    )
+    for decode in workers:
+        for prefill in decode.load.linked if decode.load is not None else ():
+            family.add_metric([prefill, decode.worker, decode.connector], 1)
+    return family
+
+
+def _counted(workers: Sequence[WorkerSnapshot]) -> Iterator[CounterMetricFamily]:
+    for name, text, read in _COUNTED:
+        family = CounterMetricFamily(f"splitserve_{name}", text, labels=["worker"])
+        for worker in workers:
+            if worker.load is not None:
+                family.add_metric([worker.worker], read(worker.load))
+        yield family
+
+
+def _counted_by_level(workers: Sequence[WorkerSnapshot]) -> Iterator[CounterMetricFamily]:
+    """Without a sample where no worker has a tier."""
+    for name, text, read in _COUNTED_BY_LEVEL:
+        family = CounterMetricFamily(f"splitserve_kv_tier_{name}", text, labels=["worker", "level"])
+        for worker in workers:
+            for tier in worker.load.tier if worker.load is not None else ():
+                family.add_metric([worker.worker, tier.level], read(tier))
+        yield family

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import uvloop
 
@@ -15,17 +16,23 @@ from splitserve.engine.config import EngineConfig, SchedulerConfig
 from splitserve.engine.device import Sizes, parse_device, sizes_on
 from splitserve.engine.fake import FakeConfig
 from splitserve.engine.registry import create_engine
+from splitserve.errors import UnavailableError
 from splitserve.ids import WorkerId, new_incarnation
 from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
 from splitserve.modelstore.resolve import resolve
-from splitserve.protocol.address import parse_address
+from splitserve.protocol.address import TcpAddress, parse_address
 from splitserve.protocol.control import PROTOCOL_VERSION
 from splitserve.protocol.gate import Gate
 from splitserve.roles.config import WorkerConfig
 from splitserve.roles.liveness import PidWatch
 from splitserve.roles.loop import Outbox
 from splitserve.roles.server import WorkerServer
+from splitserve.roles.tiering import Tiering
 from splitserve.roles.worker import Worker, WorkerFacts
+from splitserve.tier.config import TierConfig
+from splitserve.tier.opening import Tier, open_tier
+from splitserve.transfer.base import Connector
+from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.registry import choose_connector, create_connector
 
 log = logging.getLogger(__name__)
@@ -54,14 +61,29 @@ def run(config: WorkerConfig, status: StatusPipe) -> int:
         gate = Gate.load(config.gate, os.environ)
         gate.check_listen(parse_address(config.listen))
         engine = create_engine(config.engine, engine_config(config))
-        build = _builder(config, engine)
+        tier = _tier(config, engine)
+        connector = _connector(config, engine, gate)
     # What lives now lives for ever: the collector need not look at it between steps.
     gc.collect()
     gc.freeze()
     try:
+        build = _builder(config, engine, connector, tier)
         return uvloop.run(_serve(config, gate, build, status))
     finally:
-        engine.close()
+        close_parts(connector, tier, engine)
+
+
+def close_parts(connector: Connector, tier: Tier | None, engine: Engine) -> None:
+    """In this order: threads of the first two touch the engine's pool until they are closed."""
+    connector.close()
+    if tier is not None:
+        try:
+            tier.close()
+        except UnavailableError as error:
+            # The pool ends with the process then.
+            log.error("%s", error)
+            return
+    engine.close()
 
 
 async def _serve(
@@ -87,30 +109,53 @@ async def _serve(
         return signals.exit_code
 
 
-def _builder(config: WorkerConfig, engine: Engine) -> Callable[[Outbox], Worker]:
-    """Opens the connector over the engine's pool; the server calls the result with its outbox."""
+def _tier(config: WorkerConfig, engine: Engine) -> Tier | None:
+    """Open over the engine's pool, where it is asked for. Raises ConfigError, UnavailableError."""
     info = engine.describe()
-    connector_name = _connector_name(config)
-    connector = create_connector(connector_name)
     (region,) = engine.regions()
-    connector.open(region, info.layout)
+    asked = TierConfig(
+        config.kv_tier_memory_bytes, config.kv_tier_disk_path, config.kv_tier_disk_bytes
+    )
+    return open_tier(asked, info.content_hash, info.layout, region)
+
+
+def _connector(config: WorkerConfig, engine: Engine, gate: Gate) -> Connector:
+    """Open over the engine's pool. Raises ConfigError."""
+    address = parse_address(config.listen)
+    # TLS authenticates every record: sums of our own would cost as much as the copy.
+    network = NetworkOptions(tls=gate.tls, checksums=gate.tls is None)
+    if isinstance(address, TcpAddress):
+        network = replace(network, host=address.host)
+    connector = create_connector(_connector_name(config), network)
+    (region,) = engine.regions()
+    connector.open(region, engine.describe().layout)
+    return connector
+
+
+def _builder(
+    config: WorkerConfig, engine: Engine, connector: Connector, tier: Tier | None
+) -> Callable[[Outbox], Worker]:
+    """The server calls the result with its outbox."""
+    info = engine.describe()
     facts = WorkerFacts(
         worker=WorkerId(config.name),
         incarnation=new_incarnation(),
         role=config.role,
         address=config.listen,
         pid=os.getpid(),
-        connector=connector_name,
+        connector=_connector_name(config),
         fingerprint={**_fingerprint(info), **_model_fingerprint(config, info)},
         max_num_seqs=_sizes(config).max_num_seqs,
     )
-    return lambda outbox: Worker(engine, connector, outbox, facts, monotonic, PidWatch)
+    tiering = None if tier is None else Tiering(engine, tier.thread, monotonic)
+    return lambda outbox: Worker(engine, connector, outbox, facts, monotonic, PidWatch, tiering)
 
 
 def _fingerprint(info: ModelInfo) -> Mapping[str, str]:
     """What must be equal in two workers that hand KV to each other."""
     layout = info.layout
-    shape = (layout.num_layers, layout.num_kv_heads, layout.head_dim, layout.block_size)
+    # Block sizes and shares of the heads may differ: the transfer plan sees to that.
+    shape = (layout.num_layers, layout.model_kv_heads, layout.head_dim)
     return {
         "protocol": str(PROTOCOL_VERSION),
         "dtype": info.dtype,

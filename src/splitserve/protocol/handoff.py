@@ -3,6 +3,7 @@
     gateway -> decode    Reserve      ask for room, before any prefill starts
     decode  -> gateway   Grant        blocks are reserved (or Refuse)
     gateway -> prefill   Prefill      compute, push into the grant
+    decode  ~~ prefill    (KV bytes of the prompt's start that decode has and prefill lacks)
     prefill ~~ decode    (KV bytes, through the connector, layer by layer)
     prefill -> gateway   StepTokens   the first token, straight to the client
     prefill -> decode    KVReady      all bytes are in place; go on after this token
@@ -35,7 +36,9 @@ class GrantTarget(msgspec.Struct, frozen=True):
     """Where a prefill worker may write: part of Grant, passed on in Prefill.
 
     ``blocks`` are the decode worker's block numbers for the prompt's blocks from number
-    ``skip_blocks`` on: the ones before lie in the decode worker's prefix cache already.
+    ``skip_blocks`` on: the ones before lie in the decode worker's prefix cache already, in
+    ``cached_blocks``. Those the prefill worker may read instead of computing them: they stay as
+    they are until KVReady or, in a voided grant, until Fence.
     ``link`` names the link between the two incarnations; a grant never outlives it.
     """
 
@@ -45,6 +48,7 @@ class GrantTarget(msgspec.Struct, frozen=True):
     link: str
     skip_blocks: int
     blocks: tuple[int, ...]
+    cached_blocks: tuple[int, ...] = ()
 
 
 class Grant(msgspec.Struct, frozen=True, tag=True):
@@ -99,7 +103,8 @@ class PrefillDone(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class KVReady(msgspec.Struct, frozen=True, tag=True):
-    """Prefill to decode: every granted block is written; continue after ``first_token``."""
+    """Prefill to decode: every granted block is written, nothing is read that is still wanted;
+    continue after ``first_token``."""
 
     handoff: HandoffId
     epoch: int
@@ -107,14 +112,15 @@ class KVReady(msgspec.Struct, frozen=True, tag=True):
 
 
 class FenceRequest(msgspec.Struct, frozen=True, tag=True):
-    """Decode to prefill: this grant is void; stop writing and say so with Fence."""
+    """Decode to prefill: this grant is void; stop writing and reading, and say so with Fence."""
 
     handoff: HandoffId
     epoch: int
 
 
 class Fence(msgspec.Struct, frozen=True, tag=True):
-    """Prefill to decode: no write of this grant is under way and none will start."""
+    """Prefill to decode: no write of this grant is under way and none will start; what is read of
+    it will not be used."""
 
     handoff: HandoffId
     epoch: int

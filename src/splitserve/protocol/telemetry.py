@@ -23,11 +23,28 @@ class KVCounts(msgspec.Struct, frozen=True):
         return self.free + self.cached == self.total
 
 
+class TierCounts(msgspec.Struct, frozen=True):
+    """What one ``level`` of the host's KV tier (``memory``, ``disk``) did for a worker since its
+    start, in blocks. ``nbytes`` are those of ``hits``. ``evictions`` were sent away by this worker
+    for lack of room, ``corrupt`` found not to be what they should."""
+
+    level: str
+    hits: int
+    misses: int
+    nbytes: int
+    evictions: int
+    corrupt: int
+
+
 class Load(msgspec.Struct, frozen=True, tag=True):
     """A worker's state. ``linked`` are the prefill workers attached to it (decode side) and
     ``waiting_tokens`` the prompt tokens not computed yet. ``role`` is what it wants to be sent;
     empty says nothing (see Welcome). ``gateways`` counts the connections that sent Hello.
     ``since_step_s`` is how long it has had work without a step, 0 while it has none.
+
+    Since its start: ``computed_tokens`` of prompts were computed there, and ``pulled_tokens`` that
+    it would have had to compute were read from decode workers instead, as ``pulled_bytes``.
+    ``tier`` has each level of its KV tier, and is empty without one.
     """
 
     kv: KVCounts
@@ -43,3 +60,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     role: str = ""
     gateways: int = 0
     since_step_s: float = 0.0
+    computed_tokens: int = 0
+    pulled_tokens: int = 0
+    pulled_bytes: int = 0
+    tier: tuple[TierCounts, ...] = ()

@@ -1,6 +1,7 @@
 """What one worker process was asked to be."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from splitserve.protocol.control import DRAIN_GRACE_S
 from splitserve.protocol.gate import GateFiles
@@ -13,6 +14,7 @@ class WorkerConfig:
     What is None is chosen by the device (see ``engine/device.py``), and so is connector ``auto``.
     ``cores`` pins the process and sizes its compute pool; empty leaves both to the system.
     ``drain_grace_s`` is how long running work may go on after SIGTERM.
+    The ``kv_tier_*`` are of all workers of the host together; 0 and None: without that level.
     The ``fake_*`` fields are the fake engine's cost model and pool.
     """
 
@@ -31,6 +33,9 @@ class WorkerConfig:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enable_prefix_caching: bool = True
+    kv_tier_memory_bytes: int = 0
+    kv_tier_disk_path: Path | None = None
+    kv_tier_disk_bytes: int = 0
     cores: tuple[int, ...] = ()
     load_format: str = "auto"
     seed: int = 0

@@ -173,6 +173,7 @@ class Decode:
             writer.link,
             reservation.skip_blocks,
             reservation.blocks,
+            reservation.cached_blocks,
         )
         return Grant(target, reservation.cached_tokens)
 

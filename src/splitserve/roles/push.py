@@ -10,7 +10,7 @@ from splitserve.engine.api import PushSpan
 from splitserve.ids import RequestId
 from splitserve.protocol.handoff import GrantTarget
 from splitserve.protocol.memory import KVLayout
-from splitserve.transfer.base import Connector, LayerWriter, PeerId, TransferId
+from splitserve.transfer.base import Connector, LayerWriter, PeerId, TransferEvent, TransferId
 from splitserve.transfer.plan import Span, spans
 
 
@@ -66,9 +66,9 @@ class Pusher:
             push.open_transfers.add(transfer)
             self._by_transfer[transfer] = request_id
 
-    def poll(self) -> None:
-        """Takes in the ends of writes."""
-        for event in self._connector.poll():
+    def take(self, events: Sequence[TransferEvent]) -> None:
+        """Takes in the ends of writes; those of other transfers are none of its business."""
+        for event in events:
             request_id = self._by_transfer.pop(event.transfer, None)
             push = None if request_id is None else self._pushes.get(request_id)
             if push is None:

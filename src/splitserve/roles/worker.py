@@ -45,8 +45,8 @@ from splitserve.roles.owners import Owners
 from splitserve.roles.pace import Pace
 from splitserve.roles.port import ConnId, Port
 from splitserve.roles.prefill import PrefillRole
-from splitserve.roles.push import Pusher
 from splitserve.roles.role_book import RoleBook
+from splitserve.roles.tiering import Tiering
 from splitserve.transfer.base import Connector
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,8 @@ class WorkerFacts:
 
 
 class Worker:
-    """Joins the three roles over one engine and one connector."""
+    """Joins the three roles over one engine and one connector, and the KV tier where there is
+    one."""
 
     def __init__(
         self,
@@ -77,11 +78,13 @@ class Worker:
         facts: WorkerFacts,
         clock: Clock,
         watch: Callable[[int], ProcessWatch],
+        tiering: Tiering | None = None,
     ) -> None:
         self._engine = engine
         self._port = port
         self._facts = facts
         self._clock = clock
+        self._tiering = tiering
         self._owners = Owners()
         self._gateways: dict[str, ConnId] = {}
         self._role = RoleBook(facts.role)
@@ -101,10 +104,11 @@ class Worker:
             facts.fingerprint,
             connector.describe(),
         )
-        self._colocated = Colocated(engine, port, self._owners)
+        self._colocated = Colocated(engine, port, self._owners, clock, tiering)
         self._decode = Decode(engine, port, self._owners, identity, clock, watch)
-        pusher = Pusher(connector)
-        self._prefill = PrefillRole(engine, port, self._owners, self._links, pusher, clock)
+        self._prefill = PrefillRole(
+            engine, port, self._owners, self._links, connector, clock, tiering
+        )
 
     def handle(self, conn: ConnId, message: Message, waited_s: float = 0.0) -> None:
         """One message from outside, which came ``waited_s`` ago."""
@@ -215,8 +219,10 @@ class Worker:
         self._port.send(owner.conn, Failed(request_id, "invalid", failure.reason))
 
     def tick(self, now: float) -> None:
-        """Time has passed: leases, graces, and ends of transfers while no step runs."""
+        """Time has passed: leases, graces, and ends of transfers and loads while no step runs."""
         self._decode.tick(now)
+        if self._tiering is not None:
+            self._tiering.tick()
         self._prefill.settle()
         overdue = self._role.take_overdue(now)
         if overdue:
@@ -248,7 +254,9 @@ class Worker:
         return max(0.0, launch_at - self._clock())
 
     def transfers_pending(self) -> bool:
-        return self._prefill.pending
+        """Whether something ends soon by itself, which nobody says: see ``tick``."""
+        loading = self._tiering is not None and self._tiering.pending
+        return loading or self._prefill.pending or self._prefill.pulling
 
     @property
     def drained(self) -> bool:
@@ -291,6 +299,10 @@ class Worker:
             self._decode.linked,
             self._departure.begun,
             self._role.role,
+            computed_tokens=stats.computed_tokens,
+            pulled_tokens=self._prefill.pulled_tokens,
+            pulled_bytes=self._prefill.pulled_bytes,
+            tier=() if self._tiering is None else self._tiering.counts(),
         )
 
     def _submit(self, conn: ConnId, message: Submit, waited_s: float) -> None:

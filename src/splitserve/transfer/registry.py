@@ -10,13 +10,16 @@ from splitserve.transfer.options import NetworkOptions
 CONNECTORS: Final = {
     "cuda_ipc": "splitserve.transfer.connectors.cuda_ipc:CudaIpcConnector",
     "memory": "splitserve.transfer.connectors.memory:MemoryConnector",
+    "mooncake": "splitserve.transfer.connectors.mooncake:MooncakeConnector",
     "nixl": "splitserve.transfer.connectors.nixl:NixlConnector",
     "shm": "splitserve.transfer.connectors.shm:ShmConnector",
     "tcp": "splitserve.transfer.connectors.tcp:TcpConnector",
 }
 
 
-_BETWEEN_HOSTS: Final = frozenset({"tcp"})
+_REACHING: Final = {"cpu": ("shm", "tcp", "nixl", "mooncake"), "cuda": ("cuda_ipc", "nixl")}
+
+_BETWEEN_HOSTS: Final = frozenset({"mooncake", "tcp"})
 """These take ``NetworkOptions``."""
 
 _EXTRAS: Final = {"tcp": "engine"}
@@ -41,7 +44,12 @@ def create_connector(name: str, network: NetworkOptions | None = None) -> Connec
     return connector
 
 
+def connectors_for(device: str) -> tuple[str, ...]:
+    """The connectors between processes that reach KV pools on ``device`` (``cpu``, ``cuda`` or
+    ``cuda:N``), the one for processes of one host first."""
+    return _REACHING[device.partition(":")[0]]
+
+
 def choose_connector(device: str) -> str:
-    """The connector between processes of one host for KV pools on ``device`` (``cpu``, ``cuda`` or
-    ``cuda:N``)."""
-    return "cuda_ipc" if device.partition(":")[0] == "cuda" else "shm"
+    """The connector between processes of one host for KV pools on ``device``."""
+    return connectors_for(device)[0]

@@ -211,9 +211,87 @@ def test_a_grant_of_no_blocks_is_a_grant() -> None:
     epoch, fresh = grant
     assert fresh == []
     assert counts(pool) == {"held": 1}
-    assert pool.activate(H, epoch) == []
+    assert pool.activate(H, epoch) == [block]
     pool.free([block])
     assert counts(pool) == {"cached": 1}
+
+
+@pytest.mark.parametrize("end", ["fence", "gone"])
+def test_what_a_voided_grant_builds_on_stays_until_nobody_can_read_it(end: str) -> None:
+    pool = BlockPool(3)
+    (block,) = cache(pool, b"a")
+    grant = pool.grant(H, P, 1, [block])
+    assert grant is not None
+    epoch, _ = grant
+    assert pool.cancel(H) == epoch
+    assert counts(pool) == {"free": 1, "held": 1, "quarantined": 1}
+    assert pool.allocate(2) is None
+    assert pool.find([b"a"]) == [block]
+    if end == "fence":
+        assert pool.fence(H, epoch)
+    else:
+        assert pool.writer_gone(P) == []
+    assert counts(pool) == {"free": 2, "cached": 1}
+
+
+def test_a_grant_whose_fence_came_first_gives_back_what_it_builds_on_with_the_cancel() -> None:
+    pool = BlockPool(2)
+    (block,) = cache(pool, b"a")
+    grant = pool.grant(H, P, 1, [block])
+    assert grant is not None
+    assert pool.fence(H, grant[0])
+    assert counts(pool) == {"held": 1, "granted": 1}
+    pool.cancel(H)
+    assert counts(pool) == {"free": 1, "cached": 1}
+
+
+def test_named_blocks_are_offered_once_and_keep_their_content_until_they_are_released() -> None:
+    pool = BlockPool(3)
+    first, second = cache(pool, b"a", b"b")
+    assert pool.offer(1) == [(b"a", first)]
+    assert counts(pool) == {"free": 1, "cached": 1, "exported": 1}
+    assert pool.allocate(3) is None
+    assert pool.offer(5) == [(b"b", second)]
+    assert pool.offer(5) == []
+    pool.release([first, second])
+    assert counts(pool) == {"free": 1, "cached": 2}
+    assert pool.offer(5) == []
+
+
+def test_what_was_offered_is_not_evicted_though_it_was_unused_for_the_longest_time() -> None:
+    pool = BlockPool(2)
+    (first,) = cache(pool, b"a")
+    (second,) = cache(pool, b"b")
+    assert pool.offer(1) == [(b"a", first)]
+    assert pool.allocate(1) == [second]
+    assert pool.find([b"a"]) == [first]
+    assert pool.allocate(1) is None
+    pool.release([first])
+    assert pool.allocate(1) == [first]
+
+
+def test_a_block_that_was_evicted_is_not_offered_and_its_name_is_again_once_it_is_back() -> None:
+    pool = BlockPool(1)
+    cache(pool, b"a")
+    (block,) = cache(pool, b"b")
+    assert pool.offer(5) == [(b"b", block)]
+    pool.release([block])
+    cache(pool, b"a")
+    assert pool.offer(5) == [(b"a", block)]
+    pool.release([block])
+
+
+def test_a_block_that_is_held_is_offered_too() -> None:
+    pool = BlockPool(2)
+    blocks = pool.allocate(1)
+    assert blocks is not None
+    pool.register(blocks[0], b"a")
+    assert pool.offer(5) == [(b"a", blocks[0])]
+    assert counts(pool) == {"free": 1, "held": 1}
+    pool.free(blocks)
+    assert counts(pool) == {"free": 1, "exported": 1}
+    pool.release(blocks)
+    assert counts(pool) == {"free": 1, "cached": 1}
 
 
 def test_our_own_mistakes_are_bugs() -> None:

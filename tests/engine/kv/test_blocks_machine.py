@@ -36,24 +36,30 @@ class Model:
     quarantined: list[tuple[HandoffId, Granted]] = field(default_factory=list)
     named: dict[bytes, int] = field(default_factory=dict)
     unused: list[int] = field(default_factory=list)
+    news: list[bytes] = field(default_factory=list)
 
     def state(self, block: int) -> str:
         if any(block in grant.blocks for grant in self.granted.values()):
             return "granted"
         if any(block in grant.blocks for _, grant in self.quarantined):
             return "quarantined"
-        shared = [grant.shared for grant in self.granted.values()]
+        shared = self.shared()
         if any(block in blocks for blocks in [*self.held, *shared]):
             return "held"
         if any(block in blocks for blocks in self.exported):
             return "exported"
         return "cached" if block in self.named.values() else "free"
 
+    def shared(self) -> list[list[int]]:
+        """What grants build on: the writer may read it until it can write no more."""
+        grants = [*self.granted.values(), *(grant for _, grant in self.quarantined)]
+        return [grant.shared for grant in grants]
+
     def owners(self, block: int) -> int:
         """Owners that exclude each other, and all sharers as one."""
         alone = [grant.blocks for grant in self.granted.values()]
         alone += [grant.blocks for _, grant in self.quarantined]
-        together = [*self.held, *self.exported, *(grant.shared for grant in self.granted.values())]
+        together = [*self.held, *self.exported, *self.shared()]
         return sum(blocks.count(block) for blocks in alone) + any(
             block in blocks for blocks in together
         )
@@ -80,6 +86,7 @@ class Model:
         assert set(oldest) <= set(fresh)
         self.named = {name: block for name, block in self.named.items() if block not in oldest}
         self.unused = [block for block in self.unused if block not in oldest]
+        self.news = [name for name in self.news if name in self.named]
 
 
 class Ledger(RuleBasedStateMachine):
@@ -124,6 +131,7 @@ class Ledger(RuleBasedStateMachine):
         assert self.pool.register(block, name) == new
         if new:
             self.model.named[name] = block
+            self.model.news.append(name)
 
     @precondition(lambda self: self.model.held)
     @rule(pick=PICK)
@@ -177,19 +185,20 @@ class Ledger(RuleBasedStateMachine):
         blocks = self.pool.activate(handoff, epoch)
         assert (blocks is not None) == valid
         if grant is not None and blocks is not None:
-            assert blocks == grant.blocks
+            assert blocks == [*grant.shared, *grant.blocks]
             del self.model.granted[handoff]
-            self.model.held.append([*grant.shared, *blocks])
+            self.model.held.append(blocks)
 
     @rule(handoff=st.sampled_from(HANDOFFS))
     def cancel(self, handoff: HandoffId) -> None:
         grant = self.model.granted.pop(handoff, None)
         assert self.pool.cancel(handoff) == (None if grant is None else grant.epoch)
-        if grant is not None:
-            self.pool.free(grant.shared)
-            if not grant.fenced:
-                self.model.quarantined.append((handoff, grant))
+        if grant is None:
+            return
+        if grant.fenced:
             self.model.settle(grant.shared)
+        else:
+            self.model.quarantined.append((handoff, grant))
 
     @rule(handoff=st.sampled_from(HANDOFFS), off=st.integers(0, 3))
     def fence(self, handoff: HandoffId, off: int) -> None:
@@ -200,17 +209,32 @@ class Ledger(RuleBasedStateMachine):
         assert self.pool.fence(handoff, epoch) == bool(mine or live)
         if grant is not None and live:
             grant.fenced = True
-        self.model.quarantined = [q for q in self.model.quarantined if q not in mine]
+        self.end_quarantine(mine)
 
     @rule(writer=st.sampled_from(WRITERS))
     def writer_gone(self, writer: WorkerId) -> None:
         ended = {h: g for h, g in self.model.granted.items() if g.writer == writer}
         assert self.pool.writer_gone(writer) == list(ended)
         for handoff, grant in ended.items():
-            self.pool.free(grant.shared)
             del self.model.granted[handoff]
             self.model.settle(grant.shared)
-        self.model.quarantined = [q for q in self.model.quarantined if q[1].writer != writer]
+        self.end_quarantine([q for q in self.model.quarantined if q[1].writer == writer])
+
+    def end_quarantine(self, over: list[tuple[HandoffId, Granted]]) -> None:
+        """One after another: who is the last to give a block back decides when it is evicted."""
+        for entry in over:
+            self.model.quarantined.remove(entry)
+            self.model.settle(entry[1].shared)
+
+    @rule(limit=st.integers(1, 3))
+    def offer(self, limit: int) -> None:
+        names = self.model.news[:limit]
+        blocks = [self.model.named[name] for name in names]
+        assert self.pool.offer(limit) == list(zip(names, blocks, strict=True))
+        self.model.news = self.model.news[limit:]
+        self.model.unused = [block for block in self.model.unused if block not in blocks]
+        if blocks:
+            self.model.exported.append(blocks)
 
     @invariant()
     def every_block_is_in_one_state_and_all_are_there(self) -> None:

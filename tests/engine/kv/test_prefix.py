@@ -89,3 +89,14 @@ def test_the_block_unused_longest_is_evicted_and_forgotten() -> None:
     assert index.evict() == 1
     with pytest.raises(KeyError):
         index.evict()
+
+
+def test_news_are_told_once_in_order_and_only_of_what_is_still_there() -> None:
+    index = PrefixIndex()
+    for block, digest in ((3, b"a"), (1, b"b"), (2, b"c")):
+        index.add(block, digest)
+    index.retire(1)
+    index.evict()
+    assert index.take_news(1) == [(b"a", 3)]
+    assert index.take_news(9) == [(b"c", 2)]
+    assert index.take_news(9) == []

@@ -41,6 +41,7 @@ drain_s = 5
 pairs = 3
 aa_pairs = 2
 [allowances]
+kv_failure_share = 0.9
 error_pp = 30.0
 error_share = 0.3
 [state]

@@ -9,7 +9,8 @@
 
 Granted and quarantined blocks belong to one grant alone. The others may be shared (one prefix in
 many sequences and exports); a shared block has the first state that fits in the order *held,
-exported, cached*. The cached prefix that a grant builds on is held: nobody writes into it.
+exported, cached*. The cached prefix that a grant builds on is held, in quarantine too: nobody
+writes into it, but the grant's writer may be reading it.
 
 Operations that come from other processes (activate, cancel, fence, writer_gone) may be late,
 repeated or unknown: they then change nothing and say so in what they return.
@@ -34,11 +35,13 @@ _QUARANTINED: Final = 5
 
 @dataclass(slots=True)
 class _Grant:
-    """Blocks that ``writer`` may write. ``fenced``: it has said that it will not any more."""
+    """``writer`` may write ``blocks`` and read ``shared``. ``fenced``: it has said that it will
+    not any more."""
 
     epoch: int
     writer: WorkerId
     blocks: list[int]
+    shared: tuple[int, ...]
     fenced: bool = False
 
 
@@ -136,12 +139,23 @@ class BlockPool:
             self._exporters[block] -= 1
             self._settle(block)
 
+    def offer(self, limit: int) -> list[tuple[bytes, int]]:
+        """Names and numbers of at most ``limit`` named blocks that were not offered before, those
+        named first come first. They keep their content until ``release``."""
+        offered = self._index.take_news(limit)
+        for _, block in offered:
+            if self._state[block] == _CACHED:
+                self._index.revive(block)
+            self._exporters[block] += 1
+            self._settle(block)
+        return offered
+
     # Grants
 
     def grant(
         self, handoff: HandoffId, writer: WorkerId, count: int, shared: Sequence[int] = ()
     ) -> tuple[int, list[int]] | None:
-        """Holds ``shared`` and grants ``count`` fresh blocks to ``writer``.
+        """Holds ``shared`` and grants ``count`` fresh blocks to ``writer``, until the grant ends.
 
         Returns the grant's epoch, never used before in this pool, and the fresh blocks; None when
         there is no room or ``handoff`` has a grant. ``writer`` must name one life of a process: a
@@ -152,11 +166,12 @@ class BlockPool:
         self._share(shared)
         self._epoch += 1
         blocks = self._take(count, _GRANTED)
-        self._grants[handoff] = _Grant(self._epoch, writer, blocks)
+        self._grants[handoff] = _Grant(self._epoch, writer, blocks, tuple(shared))
         return self._epoch, list(blocks)
 
     def activate(self, handoff: HandoffId, epoch: int) -> list[int] | None:
-        """The writer has written all: its granted blocks are now held by one sequence.
+        """The writer has written all: the shared and the granted blocks, in this order, are now
+        held by one sequence.
 
         None when there is no such grant, it has another epoch, or its writer has given it up.
         """
@@ -167,18 +182,19 @@ class BlockPool:
         for block in grant.blocks:
             self._move(block, _HELD)
             self._holders[block] = 1
-        return grant.blocks
+        return [*grant.shared, *grant.blocks]
 
     def cancel(self, handoff: HandoffId) -> int | None:
         """Voids a grant and returns its epoch, None when there is none.
 
-        Its blocks are quarantined, or free if the writer's fence came before.
+        Its blocks are quarantined and the shared ones stay held, or all are given back if the
+        writer's fence came before.
         """
         grant = self._grants.pop(handoff, None)
         if grant is None:
             return None
         if grant.fenced:
-            self._give_back(grant.blocks)
+            self._end(grant)
         else:
             for block in grant.blocks:
                 self._move(block, _QUARANTINED)
@@ -186,13 +202,13 @@ class BlockPool:
         return grant.epoch
 
     def fence(self, handoff: HandoffId, epoch: int) -> bool:
-        """The writer will not write into that grant any more: ends its quarantine.
+        """The writer will not touch that grant any more: ends its quarantine.
 
         A fence that comes before the cancel is remembered. False when there is no such grant.
         """
         quarantined = self._quarantine.pop((handoff, epoch), None)
         if quarantined is not None:
-            self._give_back(quarantined.blocks)
+            self._end(quarantined)
             return True
         grant = self._grants.get(handoff)
         if grant is None or grant.epoch != epoch:
@@ -208,10 +224,17 @@ class BlockPool:
         ended = [handoff for handoff, grant in self._grants.items() if grant.writer == writer]
         over = [key for key, grant in self._quarantine.items() if grant.writer == writer]
         for handoff in ended:
-            self._give_back(self._grants.pop(handoff).blocks)
+            self._end(self._grants.pop(handoff))
         for key in over:
-            self._give_back(self._quarantine.pop(key).blocks)
+            self._end(self._quarantine.pop(key))
         return ended
+
+    def _end(self, grant: _Grant) -> None:
+        """Nobody writes into the grant or reads what it builds on."""
+        for block in grant.blocks:
+            self._move(block, _FREE)
+            self._free.append(block)
+        self.free(grant.shared)
 
     # State
 
@@ -250,8 +273,3 @@ class BlockPool:
             self._free.append(block)
         if state != self._state[block]:
             self._move(block, state)
-
-    def _give_back(self, blocks: Iterable[int]) -> None:
-        for block in blocks:
-            self._move(block, _FREE)
-            self._free.append(block)

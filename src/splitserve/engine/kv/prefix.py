@@ -8,6 +8,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 DIGEST_BYTES: Final = 16
@@ -61,6 +62,7 @@ class PrefixIndex:
         self._block_of: dict[bytes, int] = {}
         self._digest_of: dict[int, bytes] = {}
         self._unused: OrderedDict[int, None] = OrderedDict()
+        self._news: dict[int, None] = {}
 
     def __contains__(self, block: int) -> bool:
         return block in self._digest_of
@@ -71,6 +73,7 @@ class PrefixIndex:
             return False
         self._block_of[digest] = block
         self._digest_of[block] = digest
+        self._news[block] = None
         return True
 
     def find(self, digests: Sequence[bytes]) -> list[int]:
@@ -82,6 +85,13 @@ class PrefixIndex:
                 break
             blocks.append(block)
         return blocks
+
+    def take_news(self, limit: int) -> list[tuple[bytes, int]]:
+        """Names and blocks that were added and not taken since, the oldest ones first."""
+        blocks = list(islice(self._news, limit))
+        for block in blocks:
+            del self._news[block]
+        return [(self._digest_of[block], block) for block in blocks]
 
     def retire(self, block: int) -> None:
         """Nobody uses the named block now: it may be evicted, after all that are unused longer."""
@@ -98,4 +108,5 @@ class PrefixIndex:
         """
         block, _ = self._unused.popitem(last=False)
         del self._block_of[self._digest_of.pop(block)]
+        self._news.pop(block, None)
         return block

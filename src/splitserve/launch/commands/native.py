@@ -35,6 +35,7 @@ def worker_process(slot: WorkerSlot) -> ProcessSpec:
             *("--max-num-seqs", str(sizes.max_num_seqs)),
             *("--max-num-batched-tokens", str(sizes.max_num_batched_tokens)),
             f"--{'' if group.enable_prefix_caching else 'no-'}enable-prefix-caching",
+            *_tier_flags(group),
             *(("--cores", cores) if cores else ()),
             *("--drain-grace-s", str(group.drain_grace_s)),
             *_SUPERVISED,
@@ -94,6 +95,18 @@ def _memory_flags(group: WorkerGroup, sizes: Sizes) -> tuple[str, ...]:
     if sizes.kv_cache_memory_bytes is None:
         return ("--gpu-memory-utilization", str(group.gpu_memory_utilization))
     return ("--kv-cache-memory-bytes", str(sizes.kv_cache_memory_bytes))
+
+
+def _tier_flags(group: WorkerGroup) -> tuple[str, ...]:
+    """All workers of a host are given the same."""
+    tier = group.kv_tier
+    if not tier.wanted:
+        return ()
+    memory = ("--kv-tier-memory-bytes", str(tier.memory_bytes))
+    if tier.disk_path is None:
+        return memory
+    disk = ("--kv-tier-disk-path", str(tier.disk_path))
+    return (*memory, *disk, "--kv-tier-disk-bytes", str(tier.disk_bytes))
 
 
 def _model_flags(model: ModelAsked) -> tuple[str, ...]:

@@ -69,6 +69,14 @@ class Surroundings(Protocol):
         """The worker has computed a prompt of so many tokens."""
         ...
 
+    def found(self, generation: Generation, worker: WorkerId, tokens: int) -> None:
+        """So many tokens of the prompt were there already, as the worker says."""
+        ...
+
+    def holds(self, generation: Generation, worker: WorkerId) -> None:
+        """The worker has the KV of the whole prompt now."""
+        ...
+
     def observed(self, observation: Observation) -> None:
         """What came of a placement."""
         ...
@@ -163,6 +171,7 @@ class Conductor:
             return
         if not assignment.plain:
             assignment.plain = True
+            self._note_cache(generation, worker, chunk)
             tokens = self._ledger.settle(worker, assignment.request_id)
             if tokens:
                 self._around.prompted(worker, tokens)
@@ -178,10 +187,23 @@ class Conductor:
         elif chunk.finish_reason is not None:
             self.step(generation, Ended(worker))
 
+    def _note_cache(self, generation: Generation, worker: WorkerId, chunk: TokenChunk) -> None:
+        """With a worker's first chunk. Where the KV came from elsewhere, or emitted tokens were
+        computed too, it says nothing of what was cached of the prompt."""
+        placement = generation.progress.placement
+        computes = placement is not None and placement.prefill in (None, worker)
+        if computes and chunk.index == 0 and chunk.cached_tokens is not None:
+            generation.cached_tokens = chunk.cached_tokens
+            self._around.found(generation, worker, chunk.cached_tokens)
+        self._around.holds(generation, worker)
+
     def _grant(self, worker: WorkerId, message: Grant) -> None:
         generation = self._handoffs.get(message.target.handoff)
         if generation is not None:
             self._ledger.settle(worker, generation.wire_id())
+            if message.target.blocks or message.target.skip_blocks:
+                # One without blocks is of a worker that does not say what lies there.
+                self._around.found(generation, worker, message.cached_tokens)
             self.step(generation, Granted(worker, message.target))
 
     def _refuse(self, worker: WorkerId, message: Refuse) -> None:
@@ -279,6 +301,7 @@ class Conductor:
 
     def _new_attempt(self, generation: Generation) -> None:
         generation.stream.restart()
+        generation.cached_tokens = None
         generation.course.attempt(generation.progress.since)
         placement = generation.progress.placement
         assert placement is not None
@@ -301,7 +324,8 @@ class Conductor:
         placement = generation.progress.placement
         assert placement is not None
         tokens = generation.view.prompt_tokens
-        self._around.observed(Observation(placement, tokens, took_s))
+        cached = generation.cached_tokens
+        self._around.observed(Observation(placement, tokens, took_s, cached_tokens=cached))
 
     def _observe_split(self, generation: Generation, done: PrefillDone) -> None:
         """Not after a failure: its time is in no part that the worker told."""
@@ -315,6 +339,7 @@ class Conductor:
             done.queue_s,
             done.prefill_s,
             done.exposed_s,
+            generation.cached_tokens,
         )
         self._around.observed(seen)
 

@@ -1,5 +1,6 @@
 """One request as the orchestrator holds it, and its name at the workers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +14,7 @@ from splitserve.router.admission.views import Candidate
 from splitserve.router.handoff.states import Progress
 from splitserve.router.handoff.stream import TokenStream
 from splitserve.router.policy.base import RequestView
+from splitserve.router.policy.chunks import CHUNK, Chunks
 
 _MARK: Final = "~"
 
@@ -33,7 +35,9 @@ class Generation:
     """``candidate`` is the request as it waits for room. ``handoff`` names the current attempt's,
     None for whole ones. ``course`` is for whoever asked. ``placed`` is when workers were last found
     for it, None before that; ``waited``: there was no room when it came, or where it was sent.
-    ``refusal`` is why it will not run."""
+    ``refusal`` is why it will not run. ``chunks`` are of the prompt, at the end of the answer too.
+    ``cached_tokens`` of the prompt did not have to be computed in this attempt; None while nobody
+    has said so."""
 
     request: GenerateRequest
     view: RequestView
@@ -41,14 +45,21 @@ class Generation:
     stream: TokenStream
     progress: Progress
     course: Course
+    chunks: Chunks
     handoff: HandoffId | None = None
     placed: float | None = None
     waited: bool = False
     refusal: OverloadError | None = None
+    cached_tokens: int | None = None
 
     @property
     def arrived(self) -> float:
         return self.candidate.arrived
+
+    def starts(self) -> Sequence[bytes]:
+        """Names of those starts of the prompt that a worker may have already. The last token is
+        always computed: it gives the first one of the answer."""
+        return self.chunks.names[: (self.view.prompt_tokens - 1) // CHUNK]
 
     def wire_request(self) -> GenerateRequest:
         """The request under the current attempt's id."""

@@ -23,6 +23,8 @@ from splitserve.router.handoff.stream import TokenStream
 from splitserve.router.ledger import Ledger
 from splitserve.router.observer import RouterObserver
 from splitserve.router.policy.base import Observation, Placement, Policy, RequestView, WorkerView
+from splitserve.router.policy.chunks import Chunks
+from splitserve.router.policy.prefixes import Prefixes
 from splitserve.router.workers.client import Order
 from splitserve.router.workers.registry import WorkerRegistry, WorkerSink
 
@@ -49,6 +51,7 @@ class Intake:
         self._admission = Admission(config.max_queued)
         self._line = self._admission.line
         self._rates = self._admission.rates
+        self._prefixes = Prefixes()
         self._conductor = Conductor(self, ledger, observer, clock, config.lease_s)
         self.workers = registry(self)
 
@@ -129,7 +132,9 @@ class Intake:
         )
         view = RequestView(tokens, request.sampling.max_tokens, request.priority)
         progress = Progress(max_attempts=self._config.max_attempts, since=now)
-        return Generation(request, view, candidate, TokenStream(), progress, course)
+        chunks = Chunks(request.cache_salt)
+        chunks.extend(request.token_ids)
+        return Generation(request, view, candidate, TokenStream(), progress, course, chunks)
 
     def _oldest(self) -> Generation | None:
         return next(iter(self._open.values()), None)
@@ -177,7 +182,7 @@ class Intake:
             fleet, now = self._fleet(), self._clock()
             views = self._admission.offers(fleet, now)
             generation = self._open[candidate.request_id]
-            placement = self._place(generation.view, views)
+            placement = self._place(generation, views)
             if placement is None:
                 return
             late = self._admission.too_late(candidate, fleet, now) if generation.waited else None
@@ -196,8 +201,11 @@ class Intake:
             self._observer.waited(now - generation.arrived)
         generation.placed = now
 
-    def _place(self, request: RequestView, workers: Sequence[WorkerView]) -> Placement | None:
-        return self._policy.place(request, workers, self._clock()) if workers else None
+    def _place(self, generation: Generation, workers: Sequence[WorkerView]) -> Placement | None:
+        if not workers:
+            return None
+        held = self._prefixes.held(generation.starts(), workers)
+        return self._policy.place(replace(generation.view, held=held), workers, self._clock())
 
     def _misses_prefill(self, placement: Placement, workers: Sequence[WorkerView]) -> bool:
         """Whether one worker has to do all although this deployment was meant to split, and nobody
@@ -219,7 +227,7 @@ class Intake:
         """Whether these workers accept anything is not asked: what has begun has its right to
         finish, and a worker without room refuses or queues it."""
         usable = [view for view in self.workers.views() if view.worker not in avoid]
-        placement = self._place(generation.view, usable)
+        placement = self._place(generation, usable)
         handoff = placement if placement is not None and placement.prefill is not None else None
         return Alternatives(handoff, _whole(generation.progress.placement, usable))
 
@@ -249,6 +257,15 @@ class Intake:
         if self._line:
             self._place_waiting()
 
+    def found(self, generation: Generation, worker: WorkerId, tokens: int) -> None:
+        placement = generation.progress.placement
+        prefills = placement is not None and worker == placement.prefill
+        decode = placement.decode if placement is not None and prefills else None
+        self._prefixes.told(worker, generation.starts(), tokens, decode)
+
+    def holds(self, generation: Generation, worker: WorkerId) -> None:
+        self._prefixes.note(worker, generation.chunks.names)
+
     def observed(self, observation: Observation) -> None:
         self._policy.observed(observation)
         self._observer.observed(observation)
@@ -263,8 +280,19 @@ class Intake:
     def retired(self, generation: Generation) -> None:
         if generation.progress.state is State.DONE and generation.placed is not None:
             self._rates.answered(self._clock() - generation.placed)
+        self._note_answer(generation)
         self._line.leave(generation.candidate)
         self._open.pop(generation.request.request_id, None)
+
+    def _note_answer(self, generation: Generation) -> None:
+        """Decode has the KV of the answer but for its last token, which nothing was computed from;
+        also where the client did not want to hear all of it."""
+        progress = generation.progress
+        if progress.state is State.FAILED or progress.placement is None:
+            return
+        if progress.decode_spoke:
+            generation.chunks.extend(generation.stream.emitted[:-1])
+            self._prefixes.note(progress.placement.decode, generation.chunks.names)
 
     # What the registry tells
 
@@ -272,6 +300,7 @@ class Intake:
         self._conductor.message(worker, message)
 
     def worker_lost(self, worker: WorkerId, reason: str) -> None:
+        self._prefixes.forget(worker)
         self._conductor.worker_lost(worker, reason)
 
     def room_changed(self) -> None:

@@ -9,6 +9,8 @@ are compared, in seconds of waiting that clients would notice:
             + the time of the prompt for each answer that it holds up: those that run or are on
               their way, and half of it for those that will come meanwhile
 
+Only what is not cached there has to be computed, and only what decode lacks to be moved.
+
 The times are learnt from this deployment's own placements. Until both ways are known every request
 is split, but for a probe now and then (see ``probes``): a prompt that is not longer than usual goes
 the other way where it holds nobody up, or where decode would be cheaper if it were as fast as
@@ -120,9 +122,11 @@ class ByCost:
         workers: Sequence[WorkerView],
         now: float,
     ) -> _Ways:
-        tokens = request.prompt_tokens
-        whole = self._times.whole(decode.worker, tokens, decode.waiting_tokens)
-        apart = self._times.split(prefill.worker, tokens, prefill.waiting_tokens)
+        held, tokens = request.held, request.prompt_tokens
+        lacking = tokens - held.at(decode.worker)
+        apart_tokens = tokens - held.for_prefill(prefill.worker, decode.worker)
+        whole = self._times.whole(decode.worker, lacking, decode.waiting_tokens)
+        apart = self._times.split(prefill.worker, apart_tokens, lacking, prefill.waiting_tokens)
         compute_s = 0.0
         if whole is not None:
             compute_s = whole.compute_s
@@ -155,8 +159,11 @@ class ByCost:
             None if ways.whole is None else ways.whole.total_s,
             None if ways.split is None else ways.split.total_s,
         )
-        chosen = Choice(
-            choice.decode, None if whole else choice.prefill, _reason(choice, ways, whole, remark)
+        chosen = replace(
+            choice,
+            prefill=None if whole else choice.prefill,
+            reason=_reason(choice, ways, whole, remark),
+            prefill_cached_tokens=0 if whole else choice.prefill_cached_tokens,
         )
         return self._take(request, chosen, estimate, now)
 

@@ -1,5 +1,5 @@
 """Fewest requests at the worker that answers, fewest waiting prompt tokens at the one that
-prefills."""
+prefills; or one that holds more of the prompt and is not much busier."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ class LeastLoaded:
         return None if choice is None else split.take(choice, self._turns)
 
     def observed(self, observation: Observation) -> None:
-        """What is open is all it goes by."""
+        """What is open and what is held is all it goes by."""
 
 
 def choose(

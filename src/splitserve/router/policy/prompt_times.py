@@ -1,4 +1,7 @@
-"""Seconds until an answer can run on, for both ways to compute its prompt, from those before."""
+"""Seconds until an answer can run on, for both ways to compute its prompt, from those before.
+
+What was cached took no time to compute, and what lay at decode was not moved.
+"""
 
 from dataclasses import dataclass
 
@@ -43,35 +46,38 @@ class PromptTimes:
         self._rest = Curves()
 
     def observed(self, seen: Observation) -> None:
-        placement, tokens = seen.placement, seen.prompt_tokens
+        placement = seen.placement
         if placement.estimate is None:
             return
         if placement.prefill is None:
             # Tokens that wait take their time as the prompt's own do.
-            tokens += placement.estimate.ahead_tokens
+            tokens = seen.computed_tokens + placement.estimate.ahead_tokens
             self._whole.add(placement.decode, tokens, seen.took_s)
             return
         self._observed_split(placement.prefill, placement.estimate.ahead_tokens, seen)
 
     def _observed_split(self, worker: WorkerId, ahead_tokens: int, seen: Observation) -> None:
-        tokens = seen.prompt_tokens
+        moved = seen.moved_tokens
         known_s = seen.queue_s + seen.prefill_s + seen.exposed_s
-        self._prefill.add(worker, tokens, seen.prefill_s)
-        self._exposed.add(worker, tokens, seen.exposed_s)
-        self._rest.add(worker, tokens, seen.took_s - known_s)
+        self._prefill.add(worker, seen.computed_tokens, seen.prefill_s)
+        self._exposed.add(worker, moved, seen.exposed_s)
+        self._rest.add(worker, moved, seen.took_s - known_s)
         prefill = self._prefill.of(worker)
         ahead_s = 0.0 if prefill is None else ahead_tokens * prefill.pace
         self._queue.add(worker, 0, seen.queue_s - ahead_s)
 
     def whole(self, worker: WorkerId, tokens: int, ahead_tokens: int) -> WholeTime | None:
-        """None while too little is known."""
+        """``tokens`` are to be computed. None while too little is known."""
         line = self._whole.of(worker)
         if line is None:
             return None
         return WholeTime(line.at(tokens + ahead_tokens), line.at(tokens))
 
-    def split(self, worker: WorkerId, tokens: int, ahead_tokens: int) -> SplitTime | None:
-        """``worker`` prefills. None while too little is known."""
+    def split(
+        self, worker: WorkerId, tokens: int, moved_tokens: int, ahead_tokens: int
+    ) -> SplitTime | None:
+        """``worker`` computes ``tokens``, ``moved_tokens`` go to decode. None while too little is
+        known."""
         queue, prefill = self._queue.of(worker), self._prefill.of(worker)
         exposed, rest = self._exposed.of(worker), self._rest.of(worker)
         if queue is None or prefill is None or exposed is None or rest is None:
@@ -79,6 +85,6 @@ class PromptTimes:
         return SplitTime(
             queue.at(0) + ahead_tokens * prefill.pace,
             prefill.at(tokens),
-            exposed.at(tokens),
-            rest.at(tokens),
+            exposed.at(moved_tokens),
+            rest.at(moved_tokens),
         )

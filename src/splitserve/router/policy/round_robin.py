@@ -1,9 +1,16 @@
-"""In turn, whatever the load."""
+"""In turn, whatever the load and whoever holds the start of a prompt."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from splitserve.router.policy import split
-from splitserve.router.policy.base import Observation, Placement, RequestView, WorkerView
+from splitserve.router.policy.base import (
+    NOTHING_HELD,
+    Observation,
+    Placement,
+    RequestView,
+    WorkerView,
+)
 from splitserve.router.policy.turns import Turns
 
 
@@ -15,6 +22,7 @@ class RoundRobin:
         self, request: RequestView, workers: Sequence[WorkerView], now: float
     ) -> Placement | None:
         del now
+        request = replace(request, held=NOTHING_HELD)
         return split.place(request, workers, self._turns, answer_cost=_equal, prompt_cost=_equal)
 
     def observed(self, observation: Observation) -> None:

@@ -111,6 +111,8 @@ class WorkerRecord:
             free_tokens=0 if self.full else max(0, room - waiting_tokens - recent_tokens),
             linked=tuple(WorkerId(name) for name in load.linked),
             seats=self.welcome.max_num_seqs,
+            incarnation=self.welcome.incarnation,
+            pool_tokens=load.kv.total * self.welcome.block_size,
         )
 
 
@@ -119,7 +121,8 @@ class WorkerSnapshot:
     """One worker for metrics and pages. ``kv`` and ``load`` are None when it is not connected;
     ``unusable`` is empty when requests may go there. ``breaker`` is ``closed``, ``open`` or
     ``half_open``. ``aborted_strays`` requests were ended at the worker because nobody here knew
-    them, ``failed_strays`` here because the worker did not."""
+    them, ``failed_strays`` here because the worker did not. ``connector`` is empty until the worker
+    has said it."""
 
     worker: str
     role: str
@@ -132,3 +135,4 @@ class WorkerSnapshot:
     breaker: str
     aborted_strays: int
     failed_strays: int
+    connector: str

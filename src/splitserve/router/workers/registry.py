@@ -333,4 +333,5 @@ class WorkerRegistry:
             breaker=record.breaker.state(self._clock()).value,
             aborted_strays=record.aborted_strays,
             failed_strays=record.failed_strays,
+            connector=record.connector,
         )

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
 from splitserve.errors import ConfigError, TransferFailed
 from splitserve.loading import load
 from splitserve.protocol.memory import MemoryRegion
-from splitserve.transfer.nixl.pairs import Pairs, Place
-
-Operation = Literal["WRITE", "READ"]
+from splitserve.transfer.nixl.tables import tables
+from splitserve.transfer.posting.pairs import Pairs, Place
+from splitserve.transfer.posting.started import Operation
 
 _BACKEND: Final = "UCX"
 _SELF: Final = "NIXL_INIT_AGENT"
@@ -74,7 +74,7 @@ class NixlAgent:
     def prepare(self, name: str, operation: Operation, pairs: Pairs) -> Prepared:
         """``name`` is that of the peer's agent, whose pool is the target of a WRITE and the source
         of a READ. Raises TransferFailed, also for memory that the peer has not registered."""
-        source, target = pairs.tables()
+        source, target = tables(pairs)
         source_memory, target_memory = _memory(pairs.source), _memory(pairs.target)
         here, there = (_SELF, name) if operation == "WRITE" else (name, _SELF)
         with self._translated(TransferFailed, "NIXL cannot prepare the copy"):

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Final, Literal
 
+from splitserve.transfer.hosts import has_rdma, text_of
+
 Way = Literal["shm", "cuda_ipc", "rc", "tcp"]
 """``shm``: one copy by the kernel between processes of a host (UCX calls it cma). ``rc``: RDMA."""
 
@@ -13,14 +15,7 @@ _ALIASES: Final[dict[Way, tuple[str, ...]]] = {
     "rc": ("rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "ib"),
     "tcp": ("tcp",),
 }
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
-_INFINIBAND: Final = Path("/sys/class/infiniband")
-
-
-def host_id() -> str:
-    """The same for all processes of one boot of one host; empty where that is unknown."""
-    return _text(_BOOT_ID)
 
 
 def open_ways(device: str) -> list[Way]:
@@ -29,7 +24,7 @@ def open_ways(device: str) -> list[Way]:
     found: dict[Way, bool] = {
         "cuda_ipc": device.startswith("cuda"),
         "shm": device == "cpu" and _may_copy_between_processes(),
-        "rc": any("ACTIVE" in _text(state) for state in _INFINIBAND.glob("*/ports/*/state")),
+        "rc": has_rdma(),
         "tcp": True,
     }
     allowed = os.environ.get("UCX_TLS", "all")
@@ -56,11 +51,4 @@ def _names(setting: str, way: Way) -> bool:
 
 
 def _may_copy_between_processes() -> bool:
-    return _text(_YAMA) in ("", "0") or os.geteuid() == 0
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
+    return text_of(_YAMA) in ("", "0") or os.geteuid() == 0

@@ -1,22 +1,27 @@
-"""What connector nixl decides, over a stand-in for NIXL that ends copies when a test says so."""
+"""What connectors with a posting thread decide, over a library that ends copies when a test says
+so."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
 
-from splitserve.errors import BugError, TransferFailed
+from splitserve.errors import BugError, ConfigError, TransferFailed
 from splitserve.transfer.base import PeerId, TransferId
-from splitserve.transfer.nixl.agent import Operation, Prepared
-from splitserve.transfer.nixl.copies import Copies
-from splitserve.transfer.nixl.driver import Driver
-from splitserve.transfer.nixl.pairs import Pairs, Place
-from splitserve.transfer.nixl.path import Way, likely_way, open_ways
-from splitserve.transfer.nixl.started import End, LayerCopy, Start
 from splitserve.transfer.plan import Span
+from splitserve.transfer.posting.copies import Copies
+from splitserve.transfer.posting.driver import Driver
+from splitserve.transfer.posting.pairs import Pairs, Place
+from splitserve.transfer.posting.started import End, LayerCopy, Operation, Start
 
 ONE, OTHER = PeerId(1), PeerId(2)
 LAYERS = 4
+
+
+@dataclass(frozen=True)
+class Prepared:
+    agent: "FakeAgent"
+    name: str
 
 
 @dataclass(eq=False)
@@ -28,21 +33,27 @@ class Handle:
 
 
 @dataclass
-class Nixl:
+class Library:
     """Every agent that was made, with what it holds."""
 
     agents: list["FakeAgent"] = field(default_factory=list)
     refuses: str = ""
+    is_full: bool = False
+    """No more agents can be made."""
 
     def open(self) -> "FakeAgent":
+        if self.is_full:
+            raise ConfigError("too many agents")
         self.agents.append(FakeAgent(self))
         return self.agents[-1]
 
 
 @dataclass
 class FakeAgent:
-    nixl: Nixl
+    library: Library
+    name: str = "own"
     joined: set[str] = field(default_factory=set)
+    cannot_join: str = ""
     prepared: int = 0
     handles: list[Handle] = field(default_factory=list)
     is_closed: bool = False
@@ -51,6 +62,8 @@ class FakeAgent:
         return b"own"
 
     def join(self, metadata: bytes) -> str:
+        if metadata.decode() == self.cannot_join:
+            raise TransferFailed("it does not answer")
         self.joined.add(metadata.decode())
         return metadata.decode()
 
@@ -60,16 +73,16 @@ class FakeAgent:
     def prepare(self, name: str, operation: Operation, pairs: Pairs) -> Prepared:
         assert name in self.joined
         self.prepared += 1
-        return Prepared(operation, self, name)
+        return Prepared(self, name)
 
     def drop(self, prepared: Prepared) -> None:
-        assert prepared.local is self
+        assert prepared.agent is self
         self.prepared -= 1
 
     def post(self, prepared: Prepared, rows: range) -> Handle:
-        assert prepared.local is self
-        if self.nixl.refuses:
-            raise TransferFailed(self.nixl.refuses)
+        assert prepared.agent is self
+        if self.library.refuses:
+            raise TransferFailed(self.library.refuses)
         self.handles.append(Handle(prepared, rows))
         return self.handles[-1]
 
@@ -98,9 +111,9 @@ class Mark:
 
 class Rig:
     def __init__(self) -> None:
-        self.nixl = Nixl()
+        self.library = Library()
         self.told: list[End] = []
-        self.copies = Copies(self.nixl.open, self.told.append)
+        self.copies = Copies(self.library.open, self.told.append)
         self.copies.connect(ONE, "one", b"one")
         self.copies.connect(OTHER, "other", b"other")
         self._last = 0
@@ -119,7 +132,7 @@ class Rig:
 
     @property
     def writing(self) -> FakeAgent:
-        return self.nixl.agents[0]
+        return self.library.agents[0]
 
     def failed(self) -> list[TransferId]:
         return [end.transfer for end in self.told if end.error]
@@ -149,9 +162,9 @@ def test_an_end_is_told_once_and_its_handle_is_released_then_and_not_before(rig:
 
 @pytest.mark.parametrize("when", ["posted", "under way"])
 def test_a_failed_copy_says_the_layer_and_the_reason(rig: Rig, when: str) -> None:
-    rig.nixl.refuses = "the peer is gone" if when == "posted" else ""
+    rig.library.refuses = "the peer is gone" if when == "posted" else ""
     transfer = rig.start(rig.copy("READ"), layer=3)
-    finish((handle for agent in rig.nixl.agents for handle in agent.handles), "failed")
+    finish((handle for agent in rig.library.agents for handle in agent.handles), "failed")
     rig.copies.step()
     assert rig.told == [End(transfer, 0, "layer 3 was not read: the peer is gone")]
 
@@ -212,7 +225,7 @@ def test_a_write_given_up_is_told_once_and_bars_its_peer_until_it_has_ended(rig:
 def test_a_read_given_up_ends_its_agent_and_no_write(rig: Rig) -> None:
     stalled, other = rig.start(rig.copy("READ")), rig.start(rig.copy("READ", OTHER))
     write = rig.start(rig.copy("WRITE", OTHER))
-    reading = rig.nixl.agents[1]
+    reading = rig.library.agents[1]
     left = rig.copies.leave(ONE)
     rig.copies.give_up(ONE)
     assert (reading.is_closed, rig.writing.is_closed, left.done()) == (True, False, True)
@@ -229,10 +242,46 @@ def test_reads_go_on_with_a_new_agent_after_one_was_given_up(rig: Rig) -> None:
     rig.copies.leave(ONE)
     rig.copies.give_up(ONE)
     again = rig.start(kept, 1)
-    assert rig.nixl.agents[2].joined == {"other"}
-    finish(rig.nixl.agents[2].handles)
+    assert rig.library.agents[2].joined == {"other"}
+    finish(rig.library.agents[2].handles)
     rig.copies.step()
     assert rig.told[-1] == End(again, 10)
+
+
+def test_a_worker_that_can_make_no_agent_for_reads_fails_them_and_writes_on(rig: Rig) -> None:
+    rig.copies.leave(ONE)
+    rig.start(rig.copy("READ", OTHER))
+    rig.copies.leave(OTHER)
+    rig.copies.give_up(OTHER)
+    rig.library.is_full = True
+    with pytest.raises(TransferFailed, match=r"no agent for reads .* too many agents"):
+        rig.copies.connect(PeerId(3), "three", b"three")
+    assert rig.writing.joined == set()
+
+
+def test_a_read_that_no_new_agent_can_be_made_for_fails(rig: Rig) -> None:
+    kept, write = rig.copy("READ", OTHER), rig.copy("WRITE", OTHER)
+    rig.start(rig.copy("READ"))
+    rig.copies.leave(ONE)
+    rig.copies.give_up(ONE)
+    rig.library.is_full = True
+    read, written = rig.start(kept), rig.start(write)
+    finish(rig.writing.handles)
+    rig.copies.step()
+    assert rig.failed()[-1] == read
+    assert rig.told[-1] == End(written, 10)
+
+
+def test_a_peer_that_reads_cannot_reach_is_forgotten_for_writes_too(rig: Rig) -> None:
+    rig.library.agents[1].cannot_join = "three"
+    with pytest.raises(TransferFailed, match="does not answer"):
+        rig.copies.connect(PeerId(3), "three", b"three")
+    assert [agent.joined for agent in rig.library.agents] == [{"one", "other"}] * 2
+
+
+def test_a_peer_that_was_left_is_forgotten_by_both_agents(rig: Rig) -> None:
+    assert rig.copies.leave(ONE).done()
+    assert [agent.joined for agent in rig.library.agents] == [{"other"}] * 2
 
 
 def test_a_pool_connected_twice_is_forgotten_with_the_second(rig: Rig) -> None:
@@ -264,18 +313,27 @@ def test_metadata_of_another_agent_than_named_is_refused(rig: Rig) -> None:
     assert rig.writing.joined == {"one", "other"}
 
 
+@pytest.mark.parametrize(("name", "metadata"), [("one", b"another life"), ("three", b"one")])
+def test_a_description_that_is_half_known_is_refused_and_what_is_known_is_kept(
+    rig: Rig, name: str, metadata: bytes
+) -> None:
+    with pytest.raises(TransferFailed, match=f"says that it is {name}"):
+        rig.copies.connect(PeerId(3), name, metadata)
+    assert rig.writing.joined == {"one", "other"}
+
+
 def test_closing_releases_everything_that_is_still_open(rig: Rig) -> None:
     for operation in ("WRITE", "READ"):
         rig.start(rig.copy(operation))
     rig.copies.close()
-    assert all(agent.is_closed for agent in rig.nixl.agents)
+    assert all(agent.is_closed for agent in rig.library.agents)
 
 
 def test_a_thread_that_broke_is_a_bug_for_all_who_wait_for_it() -> None:
     def breaks(copies: Copies) -> None:
         raise ZeroDivisionError
 
-    driver = Driver(Nixl().open, lambda: None)
+    driver = Driver("any", Library().open, lambda: None)
     driver.submit(breaks)
     with pytest.raises(BugError, match="has ended"):
         driver.ask(lambda copies: copies.metadata())
@@ -288,41 +346,12 @@ def test_what_an_agent_raises_at_its_making_is_raised_where_it_was_asked_for() -
         raise TransferFailed("no")
 
     with pytest.raises(TransferFailed, match="no"):
-        Driver(refuses, lambda: None)
+        Driver("any", refuses, lambda: None)
 
 
-def test_tables_name_each_span_of_each_layer_in_both_pools() -> None:
+def test_a_row_is_a_span_of_a_layer_in_both_pools() -> None:
     pairs = Pairs(
-        (Span(0, 30, 5), Span(20, 0, 7)), 2, Place(1000, 100, "cpu"), Place(5000, 60, "cuda:3")
+        (Span(0, 30, 5), Span(20, 0, 7)), 2, Place(1000, 100, "cpu"), Place(50, 60, "cpu")
     )
-    source, target = pairs.tables()
-    assert source.tolist() == [[1000, 5, 0], [1020, 7, 0], [1100, 5, 0], [1120, 7, 0]]
-    assert target.tolist() == [[5030, 5, 3], [5000, 7, 3], [5090, 5, 3], [5060, 7, 3]]
-    assert [list(pairs.of(layer)) for layer in range(2)] == [[0, 1], [2, 3]]
-
-
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [("all", True), ("^tcp", False), ("^cma", True), ("tcp,cma", True), ("rc,cuda", False)],
-)
-def test_a_way_that_ucx_may_not_take_is_not_named(
-    monkeypatch: pytest.MonkeyPatch, setting: str, expected: bool
-) -> None:
-    monkeypatch.setenv("UCX_TLS", setting)
-    assert ("tcp" in open_ways("cpu")) is expected
-
-
-@pytest.mark.parametrize(
-    ("peer_host", "peer_ways", "expected"),
-    [
-        ("here", ["shm", "tcp"], "shm"),
-        ("there", ["shm", "rc", "tcp"], "rc"),
-        ("there", ["shm", "tcp"], "tcp"),
-        ("there", ["shm"], None),
-        ("", ["tcp"], None),
-    ],
-)
-def test_the_best_way_of_both_sides_is_the_likely_one(
-    peer_host: str, peer_ways: list[Way], expected: Way | None
-) -> None:
-    assert likely_way("here", ["shm", "rc", "tcp"], peer_host, peer_ways) == expected
+    rows = [[pairs.at(row) for row in pairs.of(layer)] for layer in range(2)]
+    assert rows == [[(1000, 80, 5), (1020, 50, 7)], [(1100, 140, 5), (1120, 110, 7)]]

@@ -9,15 +9,14 @@ be connected again before it has ended.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from splitserve.errors import BugError, PeerError, TransferFailed
+from splitserve.errors import BugError, ConfigError, PeerError, TransferFailed
 from splitserve.transfer.base import PeerId
-from splitserve.transfer.nixl.agent import Operation
-from splitserve.transfer.nixl.started import Agent, End, LayerCopy, Start
+from splitserve.transfer.posting.started import Agent, End, LayerCopy, Operation, Start
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +54,10 @@ class Copies:
         self._waiting: deque[Start] = deque()
         self._open: list[_Open] = []
 
+    def name(self) -> str:
+        """That of the agent whose ``metadata`` it is."""
+        return self._writing.name
+
     def metadata(self) -> bytes:
         return self._writing.metadata()
 
@@ -66,8 +69,8 @@ class Copies:
                 "an earlier write to this pool has not ended yet: its process does not take bytes; "
                 "wait until it does, or end it"
             )
-        if not self._names[name]:
-            _join(self._writing, name, metadata)
+        if (name, metadata) not in [(peer.name, peer.metadata) for peer in self._peers.values()]:
+            _join(self._writing, name, metadata, self._names)
         known = _Peer(metadata, name)
         try:
             self._agent_for(_READ, known)
@@ -182,11 +185,18 @@ class Copies:
         if operation != _READ:
             return self._writing
         if self._reading is None:
-            self._reading = self._open_agent()
+            self._reading = self._opened_for_reads()
         if known.name not in self._read_names:
-            _join(self._reading, known.name, known.metadata)
+            _join(self._reading, known.name, known.metadata, self._read_names)
             self._read_names.add(known.name)
         return self._reading
+
+    def _opened_for_reads(self) -> Agent:
+        try:
+            return self._open_agent()
+        except ConfigError as error:
+            # The first agent could be opened: it is no setting, and the worker lives on.
+            raise TransferFailed(f"no agent for reads could be opened: {error}") from error
 
     def _agent_of(self, operation: Operation) -> Agent:
         """The one that made what there is for ``operation``."""
@@ -286,10 +296,11 @@ class Copies:
             log.debug("%s", error)
 
 
-def _join(agent: Agent, name: str, metadata: bytes) -> None:
+def _join(agent: Agent, name: str, metadata: bytes, in_use: Container[str]) -> None:
     joined = agent.join(metadata)
     if joined != name:
-        agent.leave(joined)
+        if joined not in in_use:
+            agent.leave(joined)
         raise TransferFailed(f"the peer says that it is {name}, and its metadata {joined}")
 
 

@@ -1,4 +1,4 @@
-"""The thread that uses NIXL, so that the engine's thread never posts, polls or waits."""
+"""The thread that uses the library, so that the engine's thread never posts, polls or waits."""
 
 import threading
 import time
@@ -8,8 +8,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from splitserve.errors import BugError
-from splitserve.transfer.nixl.copies import Copies
-from splitserve.transfer.nixl.started import Agent, End
+from splitserve.transfer.posting.copies import Copies
+from splitserve.transfer.posting.started import Agent, End
 
 _SHORTEST_WAIT_S: Final = 0.0001
 _LONGEST_WAIT_S: Final = 0.01
@@ -24,15 +24,18 @@ _Task = Callable[[Copies], None]
 class Driver:
     """Runs tasks on ``Copies`` one after another, and looks at what is open in between."""
 
-    def __init__(self, open_agent: Callable[[], Agent], enter: Callable[[], None]) -> None:
-        """``enter`` prepares the thread (a GPU to be current). Raises what it and ``open_agent``
-        raise."""
+    def __init__(
+        self, connector: str, open_agent: Callable[[], Agent], enter: Callable[[], None]
+    ) -> None:
+        """``connector`` is what errors call it. ``enter`` prepares the thread (a GPU to be
+        current). Raises what it and ``open_agent`` raise."""
+        self._connector = connector
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._ends: SimpleQueue[End] = SimpleQueue()
         self._life: Future[None] = Future()
         opened: Future[Copies] = Future()
         self._thread = threading.Thread(
-            target=self._run, args=(open_agent, enter, opened), name="nixl", daemon=True
+            target=self._run, args=(open_agent, enter, opened), name=connector, daemon=True
         )
         self._thread.start()
         opened.result()
@@ -48,7 +51,8 @@ class Driver:
         either: list[Future[Any]] = [answer, self._life]
         wait(either, return_when=FIRST_COMPLETED)
         if not answer.done():
-            raise BugError("the thread of connector nixl has ended") from self._life.exception()
+            why = self._life.exception()
+            raise BugError(f"the thread of connector {self._connector} has ended") from why
         return answer.result()
 
     def ends(self) -> list[End]:
@@ -67,7 +71,7 @@ class Driver:
 
     def _check_alive(self) -> None:
         if self._life.done() and (error := self._life.exception()):
-            raise BugError("the thread of connector nixl broke") from error
+            raise BugError(f"the thread of connector {self._connector} broke") from error
 
     def _run(
         self, open_agent: Callable[[], Agent], enter: Callable[[], None], opened: "Future[Copies]"
