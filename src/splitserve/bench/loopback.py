@@ -29,7 +29,7 @@ class PlainSocket:
         start = time.perf_counter()
         for offset in range(0, len(self._memory), _PIECE):
             self._sock.sendall(self._memory[offset : offset + _PIECE])
-        self._sock.recv(1)
+        self._sock.recv_into(bytearray(1))
         return time.perf_counter() - start
 
 
@@ -41,7 +41,8 @@ def plain_socket(nbytes: int) -> Iterator[PlainSocket]:
     process.start()
     theirs.close()
     try:
-        with socket.create_connection(("127.0.0.1", ours.recv())) as sock:
+        port = int.from_bytes(ours.recv_bytes(), "little")
+        with socket.create_connection(("127.0.0.1", port)) as sock:
             yield PlainSocket(sock, nbytes)
     finally:
         ours.close()
@@ -57,7 +58,7 @@ def _memory(nbytes: int) -> memoryview:
 
 def _receive(nbytes: int, pipe: Connection) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        pipe.send(listener.getsockname()[1])
+        pipe.send_bytes(listener.getsockname()[1].to_bytes(2, "little"))
         sock, _ = listener.accept()
     memory = _memory(nbytes)
     got = 0
