@@ -33,7 +33,7 @@ class Handle:
 
 
 @dataclass
-class Library:
+class Backend:
     """Every agent that was made, with what it holds."""
 
     agents: list["FakeAgent"] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Library:
 
 @dataclass
 class FakeAgent:
-    library: Library
+    backend: Backend
     name: str = "own"
     joined: set[str] = field(default_factory=set)
     cannot_join: str = ""
@@ -81,8 +81,8 @@ class FakeAgent:
 
     def post(self, prepared: Prepared, rows: range) -> Handle:
         assert prepared.agent is self
-        if self.library.refuses:
-            raise TransferFailed(self.library.refuses)
+        if self.backend.refuses:
+            raise TransferFailed(self.backend.refuses)
         self.handles.append(Handle(prepared, rows))
         return self.handles[-1]
 
@@ -111,9 +111,9 @@ class Mark:
 
 class Rig:
     def __init__(self) -> None:
-        self.library = Library()
+        self.backend = Backend()
         self.told: list[End] = []
-        self.copies = Copies(self.library.open, self.told.append)
+        self.copies = Copies(self.backend.open, self.told.append)
         self.copies.connect(ONE, "one", b"one")
         self.copies.connect(OTHER, "other", b"other")
         self._last = 0
@@ -132,7 +132,7 @@ class Rig:
 
     @property
     def writing(self) -> FakeAgent:
-        return self.library.agents[0]
+        return self.backend.agents[0]
 
     def failed(self) -> list[TransferId]:
         return [end.transfer for end in self.told if end.error]
@@ -162,9 +162,9 @@ def test_an_end_is_told_once_and_its_handle_is_released_then_and_not_before(rig:
 
 @pytest.mark.parametrize("when", ["posted", "under way"])
 def test_a_failed_copy_says_the_layer_and_the_reason(rig: Rig, when: str) -> None:
-    rig.library.refuses = "the peer is gone" if when == "posted" else ""
+    rig.backend.refuses = "the peer is gone" if when == "posted" else ""
     transfer = rig.start(rig.copy("READ"), layer=3)
-    finish((handle for agent in rig.library.agents for handle in agent.handles), "failed")
+    finish((handle for agent in rig.backend.agents for handle in agent.handles), "failed")
     rig.copies.step()
     assert rig.told == [End(transfer, 0, "layer 3 was not read: the peer is gone")]
 
@@ -225,7 +225,7 @@ def test_a_write_given_up_is_told_once_and_bars_its_peer_until_it_has_ended(rig:
 def test_a_read_given_up_ends_its_agent_and_no_write(rig: Rig) -> None:
     stalled, other = rig.start(rig.copy("READ")), rig.start(rig.copy("READ", OTHER))
     write = rig.start(rig.copy("WRITE", OTHER))
-    reading = rig.library.agents[1]
+    reading = rig.backend.agents[1]
     left = rig.copies.leave(ONE)
     rig.copies.give_up(ONE)
     assert (reading.is_closed, rig.writing.is_closed, left.done()) == (True, False, True)
@@ -242,8 +242,8 @@ def test_reads_go_on_with_a_new_agent_after_one_was_given_up(rig: Rig) -> None:
     rig.copies.leave(ONE)
     rig.copies.give_up(ONE)
     again = rig.start(kept, 1)
-    assert rig.library.agents[2].joined == {"other"}
-    finish(rig.library.agents[2].handles)
+    assert rig.backend.agents[2].joined == {"other"}
+    finish(rig.backend.agents[2].handles)
     rig.copies.step()
     assert rig.told[-1] == End(again, 10)
 
@@ -253,7 +253,7 @@ def test_a_worker_that_can_make_no_agent_for_reads_fails_them_and_writes_on(rig:
     rig.start(rig.copy("READ", OTHER))
     rig.copies.leave(OTHER)
     rig.copies.give_up(OTHER)
-    rig.library.is_full = True
+    rig.backend.is_full = True
     with pytest.raises(TransferFailed, match=r"no agent for reads .* too many agents"):
         rig.copies.connect(PeerId(3), "three", b"three")
     assert rig.writing.joined == set()
@@ -264,7 +264,7 @@ def test_a_read_that_no_new_agent_can_be_made_for_fails(rig: Rig) -> None:
     rig.start(rig.copy("READ"))
     rig.copies.leave(ONE)
     rig.copies.give_up(ONE)
-    rig.library.is_full = True
+    rig.backend.is_full = True
     read, written = rig.start(kept), rig.start(write)
     finish(rig.writing.handles)
     rig.copies.step()
@@ -273,15 +273,15 @@ def test_a_read_that_no_new_agent_can_be_made_for_fails(rig: Rig) -> None:
 
 
 def test_a_peer_that_reads_cannot_reach_is_forgotten_for_writes_too(rig: Rig) -> None:
-    rig.library.agents[1].cannot_join = "three"
+    rig.backend.agents[1].cannot_join = "three"
     with pytest.raises(TransferFailed, match="does not answer"):
         rig.copies.connect(PeerId(3), "three", b"three")
-    assert [agent.joined for agent in rig.library.agents] == [{"one", "other"}] * 2
+    assert [agent.joined for agent in rig.backend.agents] == [{"one", "other"}] * 2
 
 
 def test_a_peer_that_was_left_is_forgotten_by_both_agents(rig: Rig) -> None:
     assert rig.copies.leave(ONE).done()
-    assert [agent.joined for agent in rig.library.agents] == [{"other"}] * 2
+    assert [agent.joined for agent in rig.backend.agents] == [{"other"}] * 2
 
 
 def test_a_pool_connected_twice_is_forgotten_with_the_second(rig: Rig) -> None:
@@ -326,14 +326,14 @@ def test_closing_releases_everything_that_is_still_open(rig: Rig) -> None:
     for operation in ("WRITE", "READ"):
         rig.start(rig.copy(operation))
     rig.copies.close()
-    assert all(agent.is_closed for agent in rig.library.agents)
+    assert all(agent.is_closed for agent in rig.backend.agents)
 
 
 def test_a_thread_that_broke_is_a_bug_for_all_who_wait_for_it() -> None:
     def breaks(copies: Copies) -> None:
         raise ZeroDivisionError
 
-    driver = Driver("any", Library().open, lambda: None)
+    driver = Driver("any", Backend().open, lambda: None)
     driver.submit(breaks)
     with pytest.raises(BugError, match="has ended"):
         driver.ask(lambda copies: copies.metadata())

@@ -80,7 +80,7 @@ def _running(job: Job, number: int) -> RunningUsage | None:
 
 def _folded(
     choice: Callable[[Tokenizer, int, Answer, TokenIds | None], dict[str, Any]],
-    body: Callable[[Head, Sequence[dict[str, Any]], Counts, Metrics | None], bytes],
+    kind: str,
 ) -> NewPage:
     """The whole answer: the same deltas, folded."""
 
@@ -92,7 +92,7 @@ def _folded(
                 choice(tokenizer, number, answer, job.shown_ids(number))
                 for number, answer in enumerate(answers)
             ]
-            return body(head, choices, counts, metrics)
+            return head.body(kind, choices, counts, metrics)
 
         return Page([_folding(answer) for answer in answers], close)
 
@@ -126,14 +126,14 @@ CHAT: Final = Form(
     prefix="chatcmpl",
     render=Renderer.chat,
     streamed=_streamed(chat.CHUNK_KIND, chat.ChatStream),
-    whole=_folded(chat.chat_choice, chat.chat_body),
+    whole=_folded(chat.chat_choice, chat.KIND),
 )
 
 COMPLETION: Final = Form(
     prefix="cmpl",
     render=Renderer.completion,
     streamed=_streamed(completions.KIND, completions.CompletionStream),
-    whole=_folded(completions.completion_choice, completions.completion_body),
+    whole=_folded(completions.completion_choice, completions.KIND),
 )
 
 RESPONSE: Final = Form(

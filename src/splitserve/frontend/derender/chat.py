@@ -196,14 +196,3 @@ def chat_choice(
         choice["token_ids"] = answer.token_ids
         choice["prompt_token_ids"] = prompt_token_ids
     return choice
-
-
-def chat_body(
-    head: Head,
-    choices: Sequence[dict[str, Any]],
-    usage: dict[str, Any],
-    metrics: dict[str, Any] | None = None,
-) -> bytes:
-    """The whole answer's body."""
-    told = {} if metrics is None else {"metrics": metrics}
-    return encode_json({**head.fields(KIND), "choices": choices, "usage": usage, **told})

@@ -1,11 +1,10 @@
 """Answers of POST /v1/completions."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from splitserve.frontend.derender.answer import Answer
 from splitserve.frontend.derender.events import Delta
-from splitserve.frontend.derender.head import Head, encode_json, encode_line
+from splitserve.frontend.derender.head import Head, encode_line
 from splitserve.frontend.derender.logprobs import completion_logprobs
 from splitserve.frontend.derender.running_usage import RunningUsage
 from splitserve.frontend.tokenizer import Tokenizer
@@ -93,14 +92,3 @@ def completion_choice(
         choice["token_ids"] = answer.token_ids
         choice["prompt_token_ids"] = prompt_token_ids
     return choice
-
-
-def completion_body(
-    head: Head,
-    choices: Sequence[dict[str, Any]],
-    usage: dict[str, Any],
-    metrics: dict[str, Any] | None = None,
-) -> bytes:
-    """The whole answer's body."""
-    told = {} if metrics is None else {"metrics": metrics}
-    return encode_json({**head.fields(KIND), "choices": choices, "usage": usage, **told})

@@ -1,5 +1,6 @@
 """What all chunks of one answer begin with, encoded once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,8 +42,27 @@ class Head:
         self, kind: str, usage: dict[str, Any], metrics: dict[str, Any] | None = None
     ) -> bytes:
         """The last chunk of a stream that was asked for usage; it has no choice."""
+        return event(self._whole(kind, [], usage, metrics))
+
+    def body(
+        self,
+        kind: str,
+        choices: Sequence[dict[str, Any]],
+        usage: dict[str, Any],
+        metrics: dict[str, Any] | None,
+    ) -> bytes:
+        """A whole answer."""
+        return encode_json(self._whole(kind, choices, usage, metrics))
+
+    def _whole(
+        self,
+        kind: str,
+        choices: Sequence[dict[str, Any]],
+        usage: dict[str, Any],
+        metrics: dict[str, Any] | None,
+    ) -> dict[str, Any]:
         told = {} if metrics is None else {"metrics": metrics}
-        return event({**self.fields(kind), "choices": [], "usage": usage, **told})
+        return {**self.fields(kind), "choices": choices, "usage": usage, **told}
 
 
 def event(payload: object) -> bytes:
