@@ -1,7 +1,7 @@
 """Time, injected wherever a decision depends on it so that tests can set it.
 
 All times are seconds of one process's monotonic clock. They never cross a process border:
-intervals do (brief B10).
+intervals do.
 """
 
 import time

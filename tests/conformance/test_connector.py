@@ -350,7 +350,7 @@ def test_a_layer_outside_the_pools_is_refused_before_any_byte_moves(pair: Pair) 
 
 
 def test_a_foreign_description_is_refused(pair: Pair) -> None:
-    with pytest.raises(PeerError):
+    with pytest.raises(ProtocolMismatch, match="not of connector"):
         pair.connector.connect(b"\x93\x01\x02\x03")
 
 

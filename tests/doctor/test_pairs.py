@@ -1,26 +1,11 @@
 """Which worker hands KV to which, and how."""
 
-from splitserve.doctor.pairs import named_workers, pairs_of
+from splitserve.doctor.pairs import pairs_of
 from splitserve.launch.topology import ModelAsked, Topology, WorkerGroup
 
 
 def topology(*groups: WorkerGroup) -> Topology:
     return Topology(ModelAsked("m"), groups)
-
-
-def test_workers_are_named_as_they_will_be() -> None:
-    asked = topology(
-        WorkerGroup(role="decode", count=2),
-        WorkerGroup(role="prefill"),
-        WorkerGroup(role="decode", engine="vllm", url=("http://a", "http://b")),
-    )
-    assert [(worker.name, worker.number, worker.url) for worker in named_workers(asked)] == [
-        ("decode-0", 0, ""),
-        ("decode-1", 1, ""),
-        ("prefill-0", 0, ""),
-        ("decode-2", 0, "http://a"),
-        ("decode-3", 1, "http://b"),
-    ]
 
 
 def test_every_prefill_worker_is_paired_with_every_decode_worker() -> None:

@@ -8,7 +8,7 @@ from ssl import PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext
 
 import msgspec
 import pytest
-from posting_pools import ALL, LAYOUT, PATIENCE_S, Rig, opened
+from posting_pools import LAYOUT, PATIENCE_S, Rig, opened
 
 from splitserve.errors import ConfigError, ProtocolMismatch, TransferFailed
 from splitserve.protocol.gate import Tls
@@ -52,16 +52,6 @@ def test_more_pieces_than_are_submitted_at_a_time_all_arrive(rig: Rig, near: Rig
     assert {(event.state, event.nbytes) for event in told} == {("done", 16 * 300)}
     held = bytes(near.memory[: 32 * 300])
     assert held == (bytes([7]) * 16 + bytes(16)) * 300
-
-
-def test_what_was_made_before_disconnect_copies_no_more(rig: Rig, near: Rig) -> None:
-    peer = rig.connector.connect(near.connector.describe())
-    writer, reader = rig.connector.writer(peer, [ALL]), rig.connector.reader(peer, [ALL])
-    rig.connector.disconnect(peer)
-    writer.write(0)
-    reader.read(0)
-    assert ["not connected" in event.error for event in rig.ends(2)] == [True, True]
-    assert (set(rig.memory[:]), set(near.memory[:])) == ({7}, {0})
 
 
 def test_the_way_is_known_while_a_peer_is_connected(rig: Rig, near: Rig) -> None:

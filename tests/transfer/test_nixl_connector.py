@@ -33,16 +33,6 @@ def near(rig: Rig) -> Iterator[Rig]:
         yield near
 
 
-def test_what_was_made_before_disconnect_copies_no_more(rig: Rig, near: Rig) -> None:
-    peer = rig.connector.connect(near.connector.describe())
-    writer, reader = rig.connector.writer(peer, [ALL]), rig.connector.reader(peer, [ALL])
-    rig.connector.disconnect(peer)
-    writer.write(0)
-    reader.read(0)
-    assert ["not connected" in event.error for event in rig.ends(2)] == [True, True]
-    assert (set(rig.memory[:]), set(near.memory[:])) == ({7}, {0})
-
-
 def test_the_way_is_tcp_where_nothing_else_is_allowed(rig: Rig, near: Rig) -> None:
     peer = rig.connector.connect(near.connector.describe())
     assert rig.connector.way(peer) == "tcp"

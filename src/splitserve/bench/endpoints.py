@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import aiohttp
-
 from splitserve.bench.load import (
     LoadPlan,
     client_of,
@@ -22,6 +20,7 @@ from splitserve.bench.load import (
     tokens_of,
 )
 from splitserve.bench.quantile import quantile
+from splitserve.bench.served_model import served_model
 from splitserve.errors import UnavailableError
 from splitserve.lab.load.record import RequestRecord
 from splitserve.lab.measure.latency import ttft_user
@@ -69,7 +68,7 @@ async def measure_endpoints(
     values: dict[tuple[str, str], list[float]] = {}
     # Prompts are the same for all servers and new in every run: no prefix cache knows them.
     nonce = secrets.token_hex(8)
-    models = {url: await _model_id(url) for url in urls}
+    models = {url: await served_model(url) for url in urls}
     for url in urls:
         await _run(url, models[url], Case("warm", 2, 300, 8, "itl"), vocab_size, nonce)
     for case in CASES:
@@ -111,11 +110,3 @@ async def _run(url: str, model: str, case: Case, vocab_size: int, seed: str) -> 
             error = error_of(record) or f"{tokens_of(record)} tokens came"
             raise UnavailableError(f"{url} failed {case.name}: {error}")
     return list(records)
-
-
-async def _model_id(url: str) -> str:
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as answer:
-            return str((await answer.json())["data"][0]["id"])
-    except aiohttp.ClientError as error:
-        raise UnavailableError(f"nothing answers at {url}: {error}") from error

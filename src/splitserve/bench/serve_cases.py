@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-import aiohttp
-
 from splitserve.bench.load import (
     LoadPlan,
     client_of,
@@ -25,6 +23,7 @@ from splitserve.bench.load import (
     tokens_of,
 )
 from splitserve.bench.quantile import quantile
+from splitserve.bench.served_model import served_model
 from splitserve.engine.device import Kind
 from splitserve.errors import ConfigError, UnavailableError
 from splitserve.lab.load.record import RequestRecord
@@ -144,12 +143,7 @@ class Served:
 
 async def find_served(url: str, vocab_size: int, seed: int) -> Served:
     """Asks for the model's name. Raises UnavailableError when nothing answers."""
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as answer:
-            model = str((await answer.json())["data"][0]["id"])
-    except aiohttp.ClientError as error:
-        raise UnavailableError(f"nothing answers at {url}: {error}") from error
-    return Served(url, model, vocab_size, seed)
+    return Served(url, await served_model(url), vocab_size, seed)
 
 
 async def warm(served: Served, cases: Sequence[Case]) -> None:

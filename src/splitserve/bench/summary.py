@@ -1,4 +1,4 @@
-"""What one load run comes to: TTFT, ITL and failures, each on its own (brief B1)."""
+"""What one load run comes to: TTFT, ITL and failures, each on its own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

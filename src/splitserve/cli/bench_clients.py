@@ -1,14 +1,12 @@
 """``splitserve bench clients``: the lab's load client beside those of others, on one server."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-import aiohttp
 
 from splitserve.bench.clients.compare import Row, cross_check
 from splitserve.bench.clients.guidellm import GuideLlm
@@ -18,8 +16,8 @@ from splitserve.bench.clients.program import found, output_of
 from splitserve.bench.clients.prompts import texts
 from splitserve.bench.clients.scripted import Timing, script_for
 from splitserve.bench.clients.vllm_serve import VllmServe
+from splitserve.bench.served_model import served_model
 from splitserve.cli.readings import print_progress, print_readings
-from splitserve.errors import UnavailableError
 from splitserve.lab.mock.server import MockServer
 from splitserve.modelstore.resolve import resolve
 
@@ -69,11 +67,10 @@ async def _measure(
     asked: Asked, tokenizer: Path, folder: Path, keep: Callable[[Sequence[Row]], None]
 ) -> None:
     tools = await _tools(asked)
-    async with _server(asked) as server:
-        url = server.url if isinstance(server, MockServer) else str(asked.url)
+    async with _server(asked) as url:
         job = Job(
-            url=url.rstrip("/"),
-            model=await _served(url),
+            url=url,
+            model=await served_model(url),
             tokenizer=tokenizer,
             prompts=texts(asked.requests, asked.words, asked.seed),
             rate=asked.rate,
@@ -86,24 +83,22 @@ async def _measure(
 async def _tools(asked: Asked) -> list[LoadTool]:
     tools: list[LoadTool] = [LabClient(version("splitserve"))]
     if asked.vllm is not None:
-        said = await output_of((found(asked.vllm), "--version"))
-        tools.append(VllmServe(asked.vllm, said.split()[-1] if said else ""))
+        tools.append(VllmServe(asked.vllm, await _version_of(asked.vllm)))
     if asked.guidellm is not None:
-        said = await output_of((found(asked.guidellm), "--version"))
-        tools.append(GuideLlm(asked.guidellm, said.split()[-1] if said else ""))
+        tools.append(GuideLlm(asked.guidellm, await _version_of(asked.guidellm)))
     return tools
 
 
-def _server(asked: Asked) -> AbstractAsyncContextManager[MockServer | None]:
+async def _version_of(program: str) -> str:
+    said = await output_of((found(program), "--version"))
+    return said.split()[-1] if said else ""
+
+
+@asynccontextmanager
+async def _server(asked: Asked) -> AsyncIterator[str]:
+    """The URL of the server to ask."""
     if asked.url is not None:
-        return nullcontext()
-    return MockServer(script_for(Timing(tokens=asked.tokens)))
-
-
-async def _served(url: str) -> str:
-    """The first model that is served there."""
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/v1/models") as answer:
-            return str((await answer.json())["data"][0]["id"])
-    except (aiohttp.ClientError, KeyError, IndexError) as error:
-        raise UnavailableError(f"{url}/v1/models tells no model: {error}") from error
+        yield asked.url.rstrip("/")
+        return
+    async with MockServer(script_for(Timing(tokens=asked.tokens))) as server:
+        yield server.url

@@ -27,10 +27,6 @@ def line_of(reading: Reading) -> str:
 
 def _measured(studies: int, seed: int) -> Iterator[Reading]:
     print_progress("testing the load client on this machine")
-    yield from asyncio.run(_listed())
+    yield from asyncio.run(client_readings())
     print_progress(f"rehearsing four times {studies} simulated studies")
     yield from error_rates(studies, seed)
-
-
-async def _listed() -> list[Reading]:
-    return [reading async for reading in client_readings()]

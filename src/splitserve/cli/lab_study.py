@@ -24,10 +24,9 @@ from splitserve.lab.report.checkout import checkout_commit
 from splitserve.lab.report.source import results_in
 from splitserve.lab.report.write import write_report
 from splitserve.lab.run.conclude import conclude
-from splitserve.lab.run.disk import refused
 from splitserve.lab.run.figures import measures_of
 from splitserve.lab.run.folder import StudyFolder
-from splitserve.lab.run.journal import State, read_entries
+from splitserve.lab.run.journal import State, newest_entries, read_entries
 from splitserve.lab.run.preflight import full_preflight
 from splitserve.lab.run.seen import seen_in
 from splitserve.lab.run.sources import source_of
@@ -113,8 +112,8 @@ def _tool_error(error: Exception, what_next: str) -> int:
 
 def _kept(plan: Plan, folder: StudyFolder) -> str:
     """What of the study is there, for whoever has to go on with it."""
-    newest = {one.number: one.state for one in read_entries(folder.journal_path)}
-    done = sum(state in (State.ACCEPTED, State.SKIPPED) for state in newest.values())
+    newest = newest_entries(folder.journal_path).values()
+    done = sum(one.state in (State.ACCEPTED, State.SKIPPED) for one in newest)
     return (
         f"{done} of {len(runs_of(plan))} runs are complete and kept, what was half done counts for "
         "nothing"
@@ -144,10 +143,7 @@ def _concluded(plan: Plan, study: Path, folder: StudyFolder) -> int:
         commands=(_command("run", plan, study, folder),),
         seen=seen_in(plan, folder),
     )
-    try:
-        *_, page = write_report(report_of(results), folder.path)
-    except OSError as error:
-        raise refused(folder.path / "report.html", error) from error
+    *_, page = write_report(report_of(results), folder.path)
     print(f"report: {page}")
     return verdict.exit_code
 

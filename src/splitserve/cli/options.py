@@ -371,7 +371,7 @@ def memory_size(flag: str, text: str | None) -> ByteSize | None:
         raise ConfigError(f"{flag}: {error}") from error
 
 
-def bounded(flag: str, text: str | None) -> ByteSize:
+def size_or_zero(flag: str, text: str | None) -> ByteSize:
     """As ``memory_size``; 0 where it is not given."""
     return memory_size(flag, text) or ByteSize(0)
 

@@ -97,9 +97,9 @@ def serve(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         enable_prefix_caching=enable_prefix_caching,
-        kv_tier_memory_bytes=options.bounded("--kv-tier-memory-bytes", kv_tier_memory_bytes),
+        kv_tier_memory_bytes=options.size_or_zero("--kv-tier-memory-bytes", kv_tier_memory_bytes),
         kv_tier_disk_path=None if kv_tier_disk_path is None else str(kv_tier_disk_path),
-        kv_tier_disk_bytes=options.bounded("--kv-tier-disk-bytes", kv_tier_disk_bytes),
+        kv_tier_disk_bytes=options.size_or_zero("--kv-tier-disk-bytes", kv_tier_disk_bytes),
         fake=FakeCosts(
             step_ms=fake_step_ms,
             prefill_us_per_token=fake_prefill_us_per_token,

@@ -25,7 +25,6 @@ from splitserve.logs import LEVELS, configure
 from splitserve.protocol.address import TcpAddress, is_wildcard, parse_address
 from splitserve.protocol.gate import GateFiles
 from splitserve.roles.config import WorkerConfig
-from splitserve.tier.config import TierConfig
 
 
 def worker(
@@ -116,9 +115,11 @@ def worker(
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
-            kv_tier_memory_bytes=options.bounded("--kv-tier-memory-bytes", kv_tier_memory_bytes),
+            kv_tier_memory_bytes=options.size_or_zero(
+                "--kv-tier-memory-bytes", kv_tier_memory_bytes
+            ),
             kv_tier_disk_path=kv_tier_disk_path,
-            kv_tier_disk_bytes=options.bounded("--kv-tier-disk-bytes", kv_tier_disk_bytes),
+            kv_tier_disk_bytes=options.size_or_zero("--kv-tier-disk-bytes", kv_tier_disk_bytes),
             cores=options.core_list("--cores", cores),
             drain_grace_s=drain_grace_s,
             load_format=load_format,
@@ -144,7 +145,8 @@ def check_worker(config: WorkerConfig) -> None:
     one_of("--load-format", config.load_format, LOAD_FORMATS)
     kind = parse_device(config.device).kind
     check_fit("--", config.engine, kind, config.connector)
-    _check_tier(config, kind)
+    caching = config.enable_prefix_caching
+    check_tier(lambda key: f"--{key.replace('_', '-')}", config.kv_tier, kind, caching)
     address = parse_address(config.listen)
     if isinstance(address, TcpAddress) and is_wildcard(address.host):
         raise ConfigError(
@@ -170,10 +172,3 @@ def check_worker(config: WorkerConfig) -> None:
         ("--drain-grace-s", config.drain_grace_s),
     ):
         check_value(flag, seconds, seconds >= 0, "must not be negative")
-
-
-def _check_tier(config: WorkerConfig, device: str) -> None:
-    tier = TierConfig(
-        config.kv_tier_memory_bytes, config.kv_tier_disk_path, config.kv_tier_disk_bytes
-    )
-    check_tier(lambda key: f"--{key.replace('_', '-')}", tier, device, config.enable_prefix_caching)

@@ -1,4 +1,4 @@
-"""What a prompt's KV weighs, and how long it takes on each path (brief A2, A11). Pure."""
+"""What a prompt's KV weighs, and how long it takes on each path. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final

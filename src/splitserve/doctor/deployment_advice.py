@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from splitserve.doctor.findings import Advice, DeploymentReport, RunningWorker
+from splitserve.router.workers.record import STALLED_S
 
 CLOCKS_APART_S: Final = 1.0
-STALLED_S: Final = 10.0
-"""The router's own limit for a worker that has work and makes no step."""
-
 FALLBACK_SHARE: Final = 0.01
 QUARANTINE_SHARE: Final = 0.25
 

@@ -65,7 +65,7 @@ def _measured(wanted: Wanted, seconds: float, deadline: float) -> Measured | Fai
         return _socket(seconds)
     if wanted.path == MEMCPY:
         with _Process(copy_within, wanted.source, wanted.target, seconds) as process:
-            return _result(process.hear(deadline))
+            return _measured_or_failed(process.hear(deadline))
     return _connector(wanted, seconds, deadline)
 
 
@@ -79,7 +79,7 @@ def _connector(wanted: Wanted, seconds: float, deadline: float) -> Measured | Fa
         if not isinstance(opened, Opened):
             return opened
         giving.tell(opened.description)
-        result = _result(giving.hear(deadline))
+        result = _measured_or_failed(giving.hear(deadline))
         if isinstance(result, Failed):
             return result
         taking.tell(b"digest")
@@ -110,11 +110,8 @@ def _decoded(data: bytes) -> Said:
     return said
 
 
-def _result(data: bytes) -> Measured | Failed:
-    return _as_result(_decoded(data))
-
-
-def _as_result(said: Said) -> Measured | Failed:
+def _measured_or_failed(data: bytes) -> Measured | Failed:
+    said = _decoded(data)
     if isinstance(said, Opened):
         raise TransferFailed("the measuring process said something else than it was asked")
     return said

@@ -8,7 +8,8 @@ from typing import Final
 
 from splitserve.doctor.machine import hub_cache
 from splitserve.errors import ConfigError
-from splitserve.launch.plan import ModelFacts, itemsize
+from splitserve.launch.facts import facts_of
+from splitserve.launch.plan import ModelFacts
 from splitserve.launch.topology import ModelAsked
 from splitserve.modelstore.folder import ModelFolder
 from splitserve.modelstore.known import KNOWN
@@ -21,14 +22,7 @@ def local_facts(asked: ModelAsked, environ: Mapping[str, str] = os.environ) -> M
     """None for a model that would have to be fetched. Raises ConfigError for one that cannot be
     used and for a name that is none."""
     folder = local_folder(asked.name, environ)
-    if folder is None:
-        return None
-    return ModelFacts(
-        kv_token_bytes=folder.kv_token_bytes(itemsize(asked.dtype)),
-        max_model_len=folder.max_model_len(),
-        weight_bytes=folder.weight_bytes(),
-        checkpoint="" if folder.format == "gguf" else str(folder.path),
-    )
+    return None if folder is None else facts_of(asked, folder)
 
 
 def local_folder(name: str, environ: Mapping[str, str] = os.environ) -> ModelFolder | None:

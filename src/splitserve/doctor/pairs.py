@@ -1,12 +1,11 @@
 """Which worker would hand KV to which, how, and why so. Pure."""
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from splitserve.doctor.findings import Pair
+from splitserve.launch.commands.vllm_transfer import UCX_TLS_ON_CPU
 from splitserve.launch.group import AUTO_CONNECTOR, VLLM, WorkerGroup
+from splitserve.launch.naming import NamedWorker, named_workers
 from splitserve.launch.topology import Topology
 
 _PATHS_OF_VLLM: Final = {
@@ -19,33 +18,11 @@ _PATHS_OF_VLLM: Final = {
 
 _WHY: Final = {
     "cuda_ipc": "both pools are on GPUs of this host: one copy, from GPU to GPU",
-    "mooncake": "Mooncake takes RDMA where there is any, else TCP",
+    "mooncake": "Mooncake's engine: over TCP for workers of ours, as its settings say for vLLM's",
     "nixl": "UCX takes RDMA, CUDA IPC or a copy between processes, else TCP",
     "shm": "both pools are in memory of this host: one copy",
     "tcp": "sockets, for workers that do not share a host",
 }
-
-_VLLM_UCX_ON_CPU: Final = "tcp,shm"
-"""What ``up`` tells instances on the CPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedWorker:
-    """``number`` counts within the group; ``url`` is empty for one that will be started."""
-
-    name: str
-    group: WorkerGroup
-    number: int
-    url: str
-
-
-def named_workers(topology: Topology) -> Iterator[NamedWorker]:
-    """Every worker, with the names that ``launch.plan`` gives."""
-    used: Counter[str] = Counter()
-    for group in topology.workers:
-        for number, url in enumerate(group.url or [""] * group.count):
-            yield NamedWorker(f"{group.role}-{used[group.role]}", group, number, url)
-            used[group.role] += 1
 
 
 def pairs_of(topology: Topology) -> tuple[Pair, ...]:
@@ -80,5 +57,5 @@ def _why(group: WorkerGroup, path: str) -> str:
     asked = group.kv_connector is not None if vllm else group.connector != AUTO_CONNECTOR
     reason = _WHY.get(path, "vLLM's own; it is not measured here")
     if vllm and path == "nixl" and group.device == "cpu" and not group.attached:
-        reason += f" (UCX_TLS is {group.env.get('UCX_TLS', _VLLM_UCX_ON_CPU)} for it)"
+        reason += f" (UCX_TLS is {group.env.get('UCX_TLS', UCX_TLS_ON_CPU)} for it)"
     return f"{'asked for' if asked else 'by itself'}: {reason}"

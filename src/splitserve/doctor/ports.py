@@ -7,8 +7,8 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from splitserve.doctor.findings import Port
-from splitserve.doctor.pairs import NamedWorker, named_workers
 from splitserve.launch.group import VLLM
+from splitserve.launch.naming import NamedWorker, named_workers
 from splitserve.launch.topology import Topology
 
 _HERE: Final = "127.0.0.1"

@@ -6,6 +6,7 @@ from typing import Final
 
 from splitserve.doctor.costs import PROMPTS, TRANSFER_SHARE, link_of, transfer_ms
 from splitserve.doctor.findings import Advice, Gpu, Link, Machine, ModelKV, Pair, Port
+from splitserve.launch.devices import gpu_numbers
 from splitserve.launch.group import VLLM, WorkerGroup
 from splitserve.launch.plan import Plan
 from splitserve.launch.sizes import format_size
@@ -155,7 +156,7 @@ def _unusable(pair: Pair, links: Iterable[Link]) -> Iterator[Advice]:
 
 def _gpu_room(number: int, gpu: Gpu, plan: Plan) -> Iterator[Advice]:
     """``number`` as processes here count GPUs."""
-    groups = [worker.group for worker in plan.workers if number in _numbers(worker.device)]
+    groups = [worker.group for worker in plan.workers if number in gpu_numbers([worker.device])]
     asked = sum(_asked_bytes(group, gpu, plan) for group in groups)
     if groups and gpu.memory_bytes and asked > gpu.memory_bytes:
         yield would_not_start(
@@ -178,9 +179,3 @@ def _asked_bytes(group: WorkerGroup, gpu: Gpu, plan: Plan) -> float:
     if pool is None:
         return group.gpu_memory_utilization * gpu.memory_bytes
     return plan.model.weight_bytes / group.tensor_parallel_size + pool
-
-
-def _numbers(device: str) -> list[int]:
-    """Of ``cuda:0,1``; none of the CPU's."""
-    kind, _, numbers = device.partition(":")
-    return [int(number) for number in numbers.split(",")] if kind == "cuda" else []

@@ -35,7 +35,11 @@ def model_facts(asked: ModelAsked, progress: Progress) -> ModelFacts:
 
     Raises ConfigError or UnavailableError as the model store does.
     """
-    folder = resolve(asked.name, progress=progress)
+    return facts_of(asked, resolve(asked.name, progress=progress))
+
+
+def facts_of(asked: ModelAsked, folder: ModelFolder) -> ModelFacts:
+    """``folder`` is what the model's name led to."""
     return ModelFacts(
         kv_token_bytes=folder.kv_token_bytes(itemsize(asked.dtype)),
         max_model_len=folder.max_model_len(),

@@ -4,7 +4,6 @@ Cores and GPUs are shared out, memory is added up and compared, addresses are ch
 found to be wrong here is found before any process starts.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +15,7 @@ from splitserve.launch.commands.native import gateway_process
 from splitserve.launch.commands.vllm import instance_address
 from splitserve.launch.cores import share_cores
 from splitserve.launch.devices import gpu_numbers, share_devices
+from splitserve.launch.naming import NamedWorker, named_workers
 from splitserve.launch.numbering import share_ports
 from splitserve.launch.sizes import format_size
 from splitserve.launch.spec import Paths, ProcessSpec, WorkerSlot
@@ -110,12 +110,14 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
     _check_memory(topology, machine, model)
     asks_for_keys = machine.has_key or topology.gateway.api_key_file is not None
     exposure = None if asks_for_keys else exposure_warning(topology.gateway.host)
-    named = list(_named(topology))
+    named = list(named_workers(topology))
     workers, warnings = _launched(topology, machine, model, paths, named)
     attached = tuple(
-        AttachedWorker(name, group.role, url, instance_address(name, group, url))
-        for name, group, url in named
-        if url
+        AttachedWorker(
+            one.name, one.group.role, one.url, instance_address(one.name, one.group, one.url)
+        )
+        for one in named
+        if one.url
     )
     addresses = [worker.process.address for worker in workers]
     addresses += [worker.address for worker in attached]
@@ -140,7 +142,7 @@ def _launched(
     machine: MachineFacts,
     model: ModelFacts,
     paths: Paths,
-    named: Sequence[tuple[str, WorkerGroup, str]],
+    named: Sequence[NamedWorker],
 ) -> tuple[tuple[PlannedWorker, ...], list[str]]:
     """The workers that will be started, with warnings."""
     groups = [group for group in topology.workers if not group.attached]
@@ -148,15 +150,13 @@ def _launched(
     shares, warnings = share_cores(groups, machine.cores)
     gpus = gpu_numbers(devices)
     ports = share_ports(groups, machine.free_ports, topology.gateway.port)
-    started = [(name, group) for name, group, url in named if not url]
+    started = [one for one in named if not one.url]
     workers = []
-    for (name, group), device, cores, (port, side) in zip(
-        started, devices, shares, ports, strict=True
-    ):
+    for one, device, cores, (port, side) in zip(started, devices, shares, ports, strict=True):
         slot = WorkerSlot(
-            name,
+            one.name,
             topology.model,
-            group,
+            one.group,
             device,
             cores,
             paths,
@@ -166,23 +166,15 @@ def _launched(
             checkpoint=model.checkpoint,
             api_key_file=topology.gateway.vllm_api_key_file,
         )
-        process = load(COMMANDS[group.engine])(slot)
-        workers.append(PlannedWorker(process, group, device, _kv_tokens(topology, group, model)))
+        process = load(COMMANDS[one.group.engine])(slot)
+        kv_tokens = _kv_tokens(topology, one.group, model)
+        workers.append(PlannedWorker(process, one.group, device, kv_tokens))
     return tuple(workers), warnings
 
 
 def itemsize(dtype: str) -> int:
     """Bytes of one number. ``auto`` is a 16-bit type."""
     return 4 if dtype == "float32" else 2
-
-
-def _named(topology: Topology) -> Iterator[tuple[str, WorkerGroup, str]]:
-    """Every worker to be, numbered within its role (``prefill-0``), and where it runs already."""
-    used: Counter[str] = Counter()
-    for group in topology.workers:
-        for url in group.url or [""] * group.count:
-            yield f"{group.role}-{used[group.role]}", group, url
-            used[group.role] += 1
 
 
 def _kv_tokens(topology: Topology, group: WorkerGroup, model: ModelFacts) -> int | None:

@@ -29,7 +29,6 @@ from splitserve.roles.loop import Outbox
 from splitserve.roles.server import WorkerServer
 from splitserve.roles.tiering import Tiering
 from splitserve.roles.worker import Worker, WorkerFacts
-from splitserve.tier.config import TierConfig
 from splitserve.tier.opening import Tier, open_tier
 from splitserve.transfer.base import Connector
 from splitserve.transfer.options import NetworkOptions
@@ -113,10 +112,7 @@ def _tier(config: WorkerConfig, engine: Engine) -> Tier | None:
     """Open over the engine's pool, where it is asked for. Raises ConfigError, UnavailableError."""
     info = engine.describe()
     (region,) = engine.regions()
-    asked = TierConfig(
-        config.kv_tier_memory_bytes, config.kv_tier_disk_path, config.kv_tier_disk_bytes
-    )
-    return open_tier(asked, info.content_hash, info.layout, region)
+    return open_tier(config.kv_tier, info.content_hash, info.layout, region)
 
 
 def _connector(config: WorkerConfig, engine: Engine, gate: Gate) -> Connector:

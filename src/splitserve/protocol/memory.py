@@ -48,7 +48,7 @@ class KVLayout(msgspec.Struct, frozen=True):
 
     @property
     def token_bytes(self) -> int:
-        """KV bytes of one token over all layers (brief A2), of this pool's heads."""
+        """KV bytes of one token over all layers, of this pool's heads."""
         return self.block_bytes // self.block_size * self.num_layers
 
     def with_blocks(self, count: int) -> "KVLayout":

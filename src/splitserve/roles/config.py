@@ -5,6 +5,7 @@ from pathlib import Path
 
 from splitserve.protocol.control import DRAIN_GRACE_S
 from splitserve.protocol.gate import GateFiles
+from splitserve.tier.config import TierConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +46,9 @@ class WorkerConfig:
     fake_decode_s_per_seq: float = 0.0
     fake_num_blocks: int = 1024
     gate: GateFiles = field(default_factory=GateFiles)
+
+    @property
+    def kv_tier(self) -> TierConfig:
+        return TierConfig(
+            self.kv_tier_memory_bytes, self.kv_tier_disk_path, self.kv_tier_disk_bytes
+        )

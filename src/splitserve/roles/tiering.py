@@ -75,14 +75,6 @@ class Tiering:
         self._heard = clock()
         self._hangs = False
 
-    def __contains__(self, request_id: RequestId) -> bool:
-        """Whether the request waits here, in no queue of the engine."""
-        return request_id in self._by_request
-
-    def __len__(self) -> int:
-        """Requests that wait here."""
-        return len(self._by_request)
-
     @property
     def pending(self) -> bool:
         """Whether ``tick`` will have something to do soon, though no step runs and nobody says

@@ -369,7 +369,7 @@ def _chunk(output: SeqOutput) -> TokenChunk:
         output.finish_reason,
         output.stop_reason,
         None if output.logprob is None else (output.logprob,),
-        None if output.first is None else output.first.cached_tokens,
+        output.cached_tokens,
     )
 
 

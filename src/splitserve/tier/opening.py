@@ -15,7 +15,7 @@ from splitserve.tier.folder import check_room, private_folder
 from splitserve.tier.format import Identity, identity
 from splitserve.tier.levels import Level, Levels
 from splitserve.tier.presence import Presence
-from splitserve.tier.store import FolderTier
+from splitserve.tier.store import FolderTier, forget
 from splitserve.tier.worker_thread import TierThread
 
 log = logging.getLogger(__name__)
@@ -118,10 +118,5 @@ def _memory(nbytes: int, of: Identity, shared_memory: Path, disk: Level | None) 
     cure = "lower it, or give more shared memory (containers: --shm-size)"
     check_room(folder, nbytes, MEMORY_FLAG, cure)
     presence = Presence(folder / ".users")
-    evicted: Callable[[str, Path], object] = _forget if disk is None else disk.take
+    evicted: Callable[[str, Path], object] = forget if disk is None else disk.take
     return _Memory(FolderTier(folder, nbytes, of, evicted), presence)
-
-
-def _forget(_name: str, _file: Path) -> bool:
-    """Without a disk an evicted block is gone."""
-    return False

@@ -57,6 +57,10 @@ class _Part:
     nbytes: int
 
 
+def forget(_name: str, _file: Path) -> None:
+    """What to do with an evicted block for which there is no other place."""
+
+
 class FolderTier:
     """One process's handle on a folder; used by one thread. Every method may raise OSError, which
     leaves the folder as good as it was.
@@ -69,7 +73,7 @@ class FolderTier:
         path: Path,
         max_bytes: int,
         identity: Identity,
-        evicted: Callable[[str, Path], object] = lambda _name, _file: None,
+        evicted: Callable[[str, Path], object] = forget,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         """``path`` is a folder that is there and private (see ``folder``)."""

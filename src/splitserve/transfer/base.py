@@ -72,7 +72,8 @@ class Connector(Protocol):
 
     def connect(self, peer: bytes) -> PeerId:
         """Opens the peer's pool. Raises TransferFailed (cannot be reached) or ProtocolMismatch
-        (layouts that cannot be copied between). May block for the length of a handshake."""
+        (another connector's, or layouts that cannot be copied between). May block for the length of
+        a handshake."""
         ...
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:

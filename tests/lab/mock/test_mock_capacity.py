@@ -24,7 +24,7 @@ async def test_every_request_of_the_load_is_sent_and_answered(processes: int) ->
 
 
 def test_a_client_that_is_late_busy_or_failing_is_not_enough() -> None:
-    assert Capacity(100, 0, 0.0001, 0.001, 0.7).enough
-    assert not Capacity(100, 0, 0.0001, 0.0011, 0.5).enough
-    assert not Capacity(100, 0, 0.0001, 0.0005, 0.71).enough
-    assert not Capacity(100, 1, 0.0001, 0.0005, 0.5).enough
+    assert Capacity(100, 0, 0.0001, 0.001, 0.7).within(0.001)
+    assert not Capacity(100, 0, 0.0001, 0.0011, 0.5).within(0.001)
+    assert not Capacity(100, 0, 0.0001, 0.0005, 0.71).within(0.001)
+    assert not Capacity(100, 1, 0.0001, 0.0005, 0.5).within(0.001)

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 from made_results import lost, results
 
 from lab.verdict.made_study import RULES, pairs, run, study
+from splitserve.lab.report.blocks import Section, Table
 from splitserve.lab.report.build import report_of
 from splitserve.lab.report.json_form import json
 from splitserve.lab.report.junit import junit
@@ -38,6 +39,13 @@ def test_markdown_acts_on_nothing_that_others_wrote() -> None:
     for character in "<>|[]`*#":
         assert character not in told.replace(f"\\{character}", "")
     assert bad not in markdown(report_of(results(self_test=bad)))
+
+
+def test_an_arms_name_cannot_break_the_head_of_a_markdown_table() -> None:
+    report = report_of(results())
+    table = Table("", ("what", "a|b"), (("x", "y"),))
+    written = markdown(replace(report, sections=(Section("s", (table,)),)))
+    assert r"| what | a\|b |" in written
 
 
 def test_json_has_everything_and_no_number_that_json_lacks() -> None:

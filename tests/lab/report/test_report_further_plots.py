@@ -10,13 +10,12 @@ from made_results import results
 from lab.verdict.made_study import RULES, pairs, run, study
 from splitserve.lab.load.record import Outcome, RequestRecord
 from splitserve.lab.report.blocks import Text
-from splitserve.lab.report.plots import Funnel, Happenings, Heat, Transfers, Usage
-from splitserve.lab.report.results import RunResult, ServerSample, StudyResults
+from splitserve.lab.report.plots import Funnel, Happenings, Heat, Transfers
+from splitserve.lab.report.results import RunResult, StudyResults
 from splitserve.lab.report.sections.cells import attainment_by_cell
 from splitserve.lab.report.sections.mishaps import mishaps
 from splitserve.lab.report.sections.moved import transfers
 from splitserve.lab.report.sections.own_noise import funnels
-from splitserve.lab.report.sections.usage import kv_usage
 from splitserve.lab.verdict.evidence import Evidence
 
 
@@ -105,31 +104,6 @@ def _tokens(record: RequestRecord) -> int:
 
 def test_untold_handoffs_are_not_drawn(made: StudyResults) -> None:
     assert isinstance(transfers(made), Text)
-
-
-def test_pools_in_use_are_drawn_per_worker_from_samples(made: StudyResults) -> None:
-    ours = {
-        'splitserve_kv_blocks{state="free",worker="decode-0"}': 60.0,
-        'splitserve_kv_blocks{state="cached",worker="decode-0"}': 15.0,
-        'splitserve_kv_blocks{state="held",worker="decode-0"}': 25.0,
-        'vllm:kv_cache_usage_perc{engine="0",model_name="m"}': 0.5,
-        "splitserve_queue_depth": 3.0,
-    }
-    sampled = (ServerSample(1.0, ours), ServerSample(2.0, ours))
-    runs = tuple(replace(one, samples=sampled) for one in made.runs)
-    single, split = kv_usage(replace(made, runs=runs))
-    assert isinstance(single, Usage)
-    assert isinstance(split, Usage)
-    assert [(one.label, one.points) for one in split.courses] == [
-        ("decode-0", ((1.0, 25.0), (2.0, 25.0))),
-        ("engine 0", ((1.0, 50.0), (2.0, 50.0))),
-    ]
-
-
-def test_without_samples_it_says_how_to_see_the_pools(made: StudyResults) -> None:
-    (found,) = kv_usage(made)
-    assert isinstance(found, Text)
-    assert "/metrics" in found.says
 
 
 def changed(made: StudyResults, at: int, **values: Any) -> StudyResults:

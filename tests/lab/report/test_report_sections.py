@@ -11,7 +11,7 @@ from splitserve.lab.load.record import RequestRecord
 from splitserve.lab.report.blocks import Section, Table, Text
 from splitserve.lab.report.figure import Figure
 from splitserve.lab.report.plots import Scatter, Timeline, Waterfall
-from splitserve.lab.report.sections import failures, latency, phases, series, setup, trust
+from splitserve.lab.report.sections import latency, phases, rollback, series, setup, trust
 from splitserve.lab.run.journal import State
 
 
@@ -71,6 +71,30 @@ def test_the_scatter_joins_the_same_requests() -> None:
     assert sum(b < a for a, b in points) > 100
 
 
+def test_a_request_that_one_arm_never_sent_shifts_no_other() -> None:
+    made = results()
+    whole = next(b for b in latency.results_table(made).blocks if isinstance(b, Scatter)).points
+    runs = tuple(
+        replace(one, records=one.records[1:])
+        if one.run.series == "target" and one.run.side == "B"
+        else one
+        for one in made.runs
+    )
+    fewer = replace(made, runs=runs)
+    left = next(b for b in latency.results_table(fewer).blocks if isinstance(b, Scatter)).points
+    assert len(left) == 156
+    assert set(left) < set(whole)
+    stalled, same = (
+        next(
+            b
+            for b in phases.attribution(of).blocks
+            if isinstance(b, Timeline) and "in B" in b.title
+        )
+        for of in (made, fewer)
+    )
+    assert stalled.gaps == same.gaps
+
+
 def test_a_row_of_the_plan_stands_between_single_and_split() -> None:
     made = results()
     also = [
@@ -115,7 +139,7 @@ def test_a_change_within_a_run_is_shown() -> None:
 
 
 def test_a_missing_rollback_is_said_aloud() -> None:
-    section = failures.rollback(results(study(rollback=None)))
+    section = rollback.rollback(results(study(rollback=None)))
     assert "ADOPT is impossible" in said(section)
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitserve.lab.report.plots import (
-    Course,
     Curve,
     Ecdf,
     Forest,
@@ -29,7 +28,6 @@ from splitserve.lab.report.plots import (
     Timeline,
     TransferFit,
     Transfers,
-    Usage,
     Waterfall,
     WaterfallRow,
 )
@@ -146,16 +144,8 @@ transfers = st.builds(
     st.lists(st.tuples(seconds, seconds)).map(tuple),
     st.none() | st.builds(TransferFit, finite, st.floats(1e-3, 1e12)),
 )
-usages = st.builds(
-    Usage,
-    words,
-    words,
-    st.lists(
-        st.builds(Course, words, st.lists(st.tuples(seconds, finite)).map(tuple)), max_size=6
-    ).map(tuple),
-)
 first = ecdfs | forests | scatters | timelines | waterfalls | orders | rates
-second = heats | happenings | funnels | transfers | usages
+second = heats | happenings | funnels | transfers
 
 
 @given(plot=first | second)
@@ -183,7 +173,6 @@ EMPTY = (
     Happenings("t", (), 0.0),
     Funnel("t", ()),
     Transfers("t", ()),
-    Usage("t", "blocks in use", ()),
 )
 
 

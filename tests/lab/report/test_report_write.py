@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from made_results import results
 
+from splitserve.errors import UnavailableError
 from splitserve.lab.report.build import report_of
 from splitserve.lab.report.write import write_report
 
@@ -27,6 +28,6 @@ def test_the_same_study_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_replaced_leaves_no_draft(tmp_path: Path) -> None:
     (tmp_path / "report.html" / "inside").mkdir(parents=True)
-    with pytest.raises(OSError, match=r"report\.html"):
+    with pytest.raises(UnavailableError, match=r"report\.html"):
         write_report(report_of(results()), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == NAMES

@@ -18,7 +18,7 @@ from splitserve.lab.plan.study import FAULTS
 from splitserve.lab.run.faults.blow import aimed
 from splitserve.lab.run.faults.seen import BEFORE, FaultSeen
 from splitserve.lab.run.faults.small_pool import shrunk
-from splitserve.lab.run.faults.workers import launcher_of, worker_of
+from splitserve.lab.run.faults.workers import worker_of
 from splitserve.lab.run.folder import StudyFolder
 from splitserve.launch.topology import read_topology
 
@@ -112,7 +112,6 @@ async def test_a_deployment_that_runs_already_is_not_broken(
 
 def test_processes_that_are_no_workers_are_left_alone() -> None:
     assert worker_of((os.getpid(), 1), "prefill") is None
-    assert launcher_of(frozenset({os.getpid(), 1 << 30})) is None
 
 
 def test_a_real_engines_pool_is_made_small_by_its_bytes(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from splitserve.clock import monotonic
 from splitserve.errors import UnavailableError
 from splitserve.lab.arms.asking import not_serving
 from splitserve.lab.arms.base import Described, Endpoint
+from splitserve.lab.arms.ending import end
 from splitserve.lab.arms.tied import tied_command
 from splitserve.lab.arms.topology import TopologyArm
 from splitserve.launch.ports import free_ports
@@ -66,7 +66,7 @@ class ProxiedArm:
     async def stop(self) -> None:
         proxy, self._proxy, self._endpoint = self._proxy, None, None
         if proxy is not None:
-            await _end(proxy)
+            await end(proxy, _STOP_S)
         await self._inner.stop()
 
     async def _start_proxy(self, inner: Endpoint) -> None:
@@ -93,15 +93,3 @@ class ProxiedArm:
             if monotonic() > end_s:
                 raise UnavailableError(f"arm {self.label} does not answer through its proxy: {why}")
             await asyncio.sleep(_POLL_S)
-
-
-async def _end(proxy: asyncio.subprocess.Process) -> None:
-    if proxy.returncode is None:
-        with suppress(ProcessLookupError):
-            proxy.terminate()
-    try:
-        async with asyncio.timeout(_STOP_S):
-            await proxy.wait()
-    except TimeoutError:
-        proxy.kill()
-        await proxy.wait()

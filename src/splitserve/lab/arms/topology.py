@@ -18,6 +18,7 @@ from splitserve.errors import ConfigError, UnavailableError
 from splitserve.lab.arms.asking import live_config, not_serving, read_metrics, reset_prefix_cache
 from splitserve.lab.arms.base import Described, Endpoint
 from splitserve.lab.arms.descendants import descendants, living
+from splitserve.lab.arms.ending import end
 from splitserve.lab.arms.tied import tied_command
 from splitserve.lab.arms.topology_text import topology_text
 from splitserve.lab.arms.url import merged
@@ -67,6 +68,11 @@ class TopologyArm:
         return self._members
 
     @property
+    def launcher(self) -> int | None:
+        """Process id of what started all others; None while nothing runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def left_behind(self) -> int:
         """How many processes the last stop found alive after their launcher had ended."""
         return self._left_behind
@@ -109,7 +115,7 @@ class TopologyArm:
         if process is None:
             return
         members = self._members | descendants(process.pid)
-        await _end(process)
+        await end(process, _STOP_S)
         # Workers are tied to their launcher; one that is left would be a fault, and is ended.
         left = living(members)
         self._left_behind = len(left)
@@ -164,19 +170,6 @@ class TopologyArm:
         said = next((line for line in reversed(lines) if line.startswith("error: ")), "")
         reason = said.removeprefix("error: ") or reason
         return StartFailed(f"arm {self.label}", reason, str(self._log), lines)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 def check_started(planned: PlannedArm) -> None:

@@ -34,7 +34,6 @@ from splitserve.lab.mock.case import DONE, completion, event, script_of, total
 from splitserve.lab.mock.script import Script
 from splitserve.lab.mock.server import MockServer
 
-LAG_LIMIT_S: Final = 0.001
 CPU_LIMIT: Final = 0.7
 """Of one core: the client is one thread."""
 
@@ -69,11 +68,6 @@ class Capacity:
     def within(self, lag_s: float) -> bool:
         """Nothing failed, and p99 of the lag and CPU are within the limits."""
         return not self.failed and self.lag_p99_s <= lag_s and self.cpu <= CPU_LIMIT
-
-    @property
-    def enough(self) -> bool:
-        """Lag and CPU are within what a study allows."""
-        return self.within(LAG_LIMIT_S)
 
 
 async def measure_capacity(load: CapacityLoad) -> Capacity:

@@ -5,14 +5,10 @@ from typing import Final
 
 from splitserve.lab.plan.arms import PlannedArm
 from splitserve.lab.plan.resolve import Plan
-from splitserve.lab.plan.study import Study
+from splitserve.lab.plan.study import FAULTS, Study
 from splitserve.launch.topology import VLLM, Topology
 
-TIMEOUTS: Final = "timeouts"
-KILL_PREFILL: Final = "kill_prefill"
-KILL_DECODE: Final = "kill_decode"
-SLOW_LINK: Final = "slow_link"
-KV_POOL_FULL: Final = "kv_pool_full"
+TIMEOUTS, KILL_PREFILL, KILL_DECODE, SLOW_LINK, KV_POOL_FULL = FAULTS
 
 ROLE_STRUCK: Final = {TIMEOUTS: "prefill", KILL_PREFILL: "prefill", KILL_DECODE: "decode"}
 """Faults of one worker process, and of which role it is."""

@@ -154,6 +154,11 @@ def check_budget(plan: Plan, runs: tuple[Run, ...]) -> None:
         )
 
 
+def needs_warmup(run: Run | _Step, study: Study) -> bool:
+    """Short runs that stand alone look at single requests, not at a state to be reached."""
+    return run.pair is not None or run.requests >= study.workload.corpus.requests
+
+
 def at_rate(study: Study, run: Run, rate_per_s: float) -> Run:
     """``run`` at a rate that was found out meanwhile, and how long it takes then."""
     cell = replace(run.cell, rate_per_s=rate_per_s)
@@ -329,8 +334,7 @@ def _seconds(plan: Plan, step: _Step, before: _Step | None) -> float:
     # What had a fault is not used again.
     restarts = before is None or before.arm.label != step.arm.label or before.phase == FAULTS
     start_s = study.budget.start_s if step.arm.started and (restarts or _always(study)) else 0.0
-    alone = step.pair is None and step.requests < study.workload.corpus.requests
-    load_s = _load_s(study, step.cell, step.requests, warms_up=not alone)
+    load_s = _load_s(study, step.cell, step.requests, warms_up=needs_warmup(step, study))
     return round(start_s + study.state.settle_s + load_s + heals_s, 1)
 
 

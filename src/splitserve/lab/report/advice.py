@@ -1,6 +1,6 @@
 """The guide's advice, answered from the measurements: one row per symptom."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -102,8 +102,7 @@ def _growing_chats(evidence: Evidence, verdict: Verdict) -> Found:
         False: "Earlier turns are found in a cache: bidirectional transfer would gain little.",
         True: "If you split, then with bidirectional transfer: measure it as the sole change.",
     }
-    present = _triggered(verdict, "R10")
-    return (told,), present, says[present]
+    return _by_reading(verdict, "R10", (told,), says)
 
 
 def _frontend(evidence: Evidence, verdict: Verdict) -> Found:
@@ -117,8 +116,7 @@ def _frontend(evidence: Evidence, verdict: Verdict) -> Found:
         False: "Text work is not the limit: leave the render tier where it is.",
         True: "Split off the render tier first.",
     }
-    present = _triggered(verdict, "R11")
-    return told, present, says[present]
+    return _by_reading(verdict, "R11", told, says)
 
 
 def _ttft_binds(evidence: Evidence, verdict: Verdict) -> Found:
@@ -130,9 +128,9 @@ def _ttft_binds(evidence: Evidence, verdict: Verdict) -> Found:
         False: "TTFT is not what binds here, or it does not get worse.",
         True: "Stay colocated, or measure more pairs.",
     }
-    present = _triggered(verdict, "R7")
     limit = _limit(evidence.rules.slo.ttft_s)
-    return (f"TTFT, single: {single.brief}", f"split: {split.brief}", limit), present, says[present]
+    told = (f"TTFT, single: {single.brief}", f"split: {split.brief}", limit)
+    return _by_reading(verdict, "R7", told, says)
 
 
 def _slow_transfer(evidence: Evidence, verdict: Verdict) -> Found:
@@ -150,8 +148,7 @@ def _slow_transfer(evidence: Evidence, verdict: Verdict) -> Found:
         False: "The transfer is within its budget.",
         True: "Fix the transfer, or stay colocated.",
     }
-    present = _triggered(verdict, "R8")
-    return told, present, says[present]
+    return _by_reading(verdict, "R8", told, says)
 
 
 def _light_traffic(evidence: Evidence, verdict: Verdict) -> Found:
@@ -169,8 +166,7 @@ def _light_traffic(evidence: Evidence, verdict: Verdict) -> Found:
         False: "The load uses more than half of a limit: this is no reason to stay.",
         True: "The single configuration has half of each limit to spare: stay colocated.",
     }
-    present = _triggered(verdict, "R9")
-    return told, present, says[present]
+    return _by_reading(verdict, "R9", told, says)
 
 
 _ROWS: Final[tuple[tuple[str, str, Callable[[Evidence, Verdict], Found]], ...]] = (
@@ -207,6 +203,14 @@ def _times(pairs: tuple[Pair, ...], figure: Callable[..., float]) -> tuple[Figur
 
 def _above(figure: Figure, limit_s: float) -> bool | None:
     return None if figure.value is None else figure.value > MS * limit_s
+
+
+def _by_reading(
+    verdict: Verdict, name: str, told: tuple[str, ...], says: Mapping[bool | None, str]
+) -> Found:
+    """The symptom is there when the verdict's reading ``name`` was triggered."""
+    present = _triggered(verdict, name)
+    return told, present, says[present]
 
 
 def _triggered(verdict: Verdict, name: str) -> bool | None:

@@ -62,14 +62,15 @@ def average(values: Sequence[float], unit: str, of: str = "runs") -> Figure:
     return Figure(point, unit, len(values), of, AVERAGE, interval)
 
 
-def share(counts: Sequence[Count], of: str = "requests") -> Figure:
-    """Hits of all, in percent, one count per run. The interval describes a share; bounds that
-    decide go over runs too."""
-    if not counts:
+def share(counts: Sequence[Count | None], of: str = "requests") -> Figure:
+    """Hits of all, in percent, one count per run, None for a run without any. The interval
+    describes a share; bounds that decide go over runs too."""
+    known = [count for count in counts if count is not None]
+    if not known:
         return Figure(None, "%")
-    whole = pooled(counts)
+    whole = pooled(known)
     bounds = wilson(whole)
-    where = f"{of} in {len(counts)} run{'s' * (len(counts) > 1)}"
+    where = f"{of} in {len(known)} run{'s' * (len(known) > 1)}"
     return Figure(
         100 * whole.share, "%", whole.total, where, POOLED, _times(bounds.low, bounds.high)
     )

@@ -46,9 +46,9 @@ def _block(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    lines = [table.columns, ("---",) * len(table.columns)]
-    body = [tuple(safe(str(cell)) for cell in row) for row in table.rows]
-    written = "\n".join(f"| {' | '.join(row)} |" for row in (*lines, *body))
+    head, *body = (tuple(safe(str(cell)) for cell in row) for row in (table.columns, *table.rows))
+    rows = (head, ("---",) * len(head), *body)
+    written = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     caption = f"**{safe(table.caption)}**\n\n" if table.caption else ""
     note = f"\n\n{safe(table.note)}" if table.note else ""
     return f"{caption}{written}{note}"

@@ -193,23 +193,6 @@ class Transfers:
     fit: TransferFit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """Values in percent over seconds of a run."""
-
-    label: str
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """How full something was, over the time of one run."""
-
-    title: str
-    quantity: str
-    courses: tuple[Course, ...]
-
-
 Plot = (
     Forest
     | Ecdf
@@ -222,5 +205,4 @@ Plot = (
     | Happenings
     | Funnel
     | Transfers
-    | Usage
 )

@@ -16,20 +16,11 @@ from splitserve.lab.verdict.outcome import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSample:
-    """An arm's counters at ``t_s`` seconds from the start of a run, by ``name{label="value"}``."""
-
-    t_s: float
-    metrics: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class RunResult:
     """One attempt at a run, from 1. ``records`` with warm-up; ``before``, ``after``: environment.
 
-    ``kv_bytes``: moved between workers in this run, None where no server counted it. ``samples``:
-    the arm's counters while it ran, empty where nobody took them. ``fault``: what was seen of the
-    one that this run was made for.
+    ``kv_bytes``: moved between workers in this run, None where no server counted it. ``fault``:
+    what was seen of the one that this run was made for.
 
     Only accepted ones enter figures. ``rate_per_s`` is what was asked for, None in a closed loop.
     """
@@ -43,7 +34,6 @@ class RunResult:
     before: Mapping[str, str] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
     kv_bytes: float | None = None
-    samples: tuple[ServerSample, ...] = ()
     fault: FaultSeen | None = None
 
 

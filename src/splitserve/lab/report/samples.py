@@ -49,6 +49,13 @@ def asked(run: RunResult) -> list[RequestRecord]:
     return sorted(counted(measured(run.records)), key=lambda r: (r.intended_s, r.request_id))
 
 
+def same_requests(a: RunResult, b: RunResult) -> list[tuple[RequestRecord, RequestRecord]]:
+    """Each request that both runs of a pair have, in the order of ``a``. One of them may lack some:
+    its warm-up was longer, or its client never sent them."""
+    others = {record.request_id: record for record in asked(b)}
+    return [(one, others[one.request_id]) for one in asked(a) if one.request_id in others]
+
+
 def ttft(records: Iterable[RequestRecord]) -> list[float]:
     """Seconds from due to first token."""
     return [ttft_user(record) for record in records]

@@ -1,7 +1,5 @@
 """All forms of a report into a folder; each file is whole or not there."""
 
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -12,6 +10,7 @@ from splitserve.lab.report.junit import junit
 from splitserve.lab.report.markdown import markdown
 from splitserve.lab.report.model import StudyReport
 from splitserve.lab.report.runs_csv import runs_csv
+from splitserve.lab.run.disk import write
 
 FORMS: Final[Mapping[str, Callable[[StudyReport], str | bytes]]] = {
     "report.md": markdown,
@@ -26,26 +25,10 @@ FORMS: Final[Mapping[str, Callable[[StudyReport], str | bytes]]] = {
 def write_report(report: StudyReport, folder: Path) -> tuple[Path, ...]:
     """Write every form into ``folder``, made where it is missing; the paths written.
 
-    Nothing is written before everything is rendered. Raises OSError, and then a file that was there
-    before is as it was.
+    Nothing is written before everything is rendered. Raises UnavailableError, and then the file
+    that could not be written is as it was.
     """
-    contents = {name: form(report) for name, form in FORMS.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    return tuple(_replace(folder / name, content) for name, content in contents.items())
-
-
-def _replace(path: Path, content: str | bytes) -> Path:
-    data = content.encode() if isinstance(content, str) else content
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    draft = Path(name)
-    try:
-        with os.fdopen(number, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.chmod(0o644)
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    return path
+    contents = {folder / name: form(report) for name, form in FORMS.items()}
+    for path, content in contents.items():
+        write(path, content.encode() if isinstance(content, str) else content)
+    return tuple(contents)

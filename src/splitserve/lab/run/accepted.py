@@ -1,6 +1,6 @@
 """The runs of a study that count, read back from disk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from splitserve.lab.run.events import coarser_size, in_events_of
 from splitserve.lab.run.figures import figures, measures_of
 from splitserve.lab.run.folder import StudyFolder
 from splitserve.lab.run.handoffs import RunHandoffs, run_handoffs
-from splitserve.lab.run.journal import Entry, State, read_entries
+from splitserve.lab.run.journal import State, newest_entries
 from splitserve.lab.run.warmup import lengthened, settling
 from splitserve.lab.verdict.evidence import Pair, RunFigures
 
@@ -50,16 +50,13 @@ class DonePair:
         return self.a.run.shard
 
 
-def accepted_runs(plan: Plan, folder: StudyFolder) -> tuple[DoneRun, ...]:
-    """In the order of the plan."""
-    newest: dict[int, Entry] = {one.number: one for one in read_entries(folder.journal_path)}
-    starts = {one.number: one.start for one in read_entries(folder.journal_path) if one.start}
-    done = []
+def accepted_runs(plan: Plan, folder: StudyFolder) -> Iterator[DoneRun]:
+    """In the order of the plan, each read when it is asked for."""
+    newest = newest_entries(folder.journal_path)
     for run in runs_of(plan):
         last = newest.get(run.number)
         if last is not None and last.state is State.ACCEPTED:
-            done.append(_read(plan, folder, run, starts.get(run.number, "")))
-    return tuple(done)
+            yield _read(plan, folder, run, last.start)
 
 
 def pairs_in(done: Sequence[DoneRun], phase: str, series: str) -> tuple[DonePair, ...]:

@@ -19,10 +19,17 @@ ALIKE: Final = 1.05
 """Mean tokens per event may differ by this factor."""
 
 
+def mean_size(records: Iterable[RequestRecord]) -> float | None:
+    """Tokens of an event, on average over measured requests; None where nobody counts them."""
+    served = [record for record in measured(records) if standing(record).served]
+    found = [size for record in served if (size := tokens_per_event(record)) is not None]
+    return mean(found) if found else None
+
+
 def coarser_size(a: Iterable[RequestRecord], b: Iterable[RequestRecord]) -> int | None:
     """Tokens that an event has to have for ``a`` and ``b`` to be compared; None where they are
     alike, or one does not count its tokens."""
-    mean_a, mean_b = _mean_size(a), _mean_size(b)
+    mean_a, mean_b = mean_size(a), mean_size(b)
     if mean_a is None or mean_b is None:
         return None
     if abs(math.log(mean_b / mean_a)) <= math.log(ALIKE):
@@ -37,9 +44,3 @@ def in_events_of(records: Sequence[RequestRecord], size: int) -> list[RequestRec
         msgspec.structs.replace(record, events=rebinned(token_events(record), size))
         for record in records
     ]
-
-
-def _mean_size(records: Iterable[RequestRecord]) -> float | None:
-    served = [record for record in measured(records) if standing(record).served]
-    found = [size for record in served if (size := tokens_per_event(record)) is not None]
-    return mean(found) if found else None

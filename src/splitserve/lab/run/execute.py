@@ -114,6 +114,14 @@ def limits_of(study: Study) -> Limits:
     )
 
 
+async def metrics_of(arm: Arm) -> dict[str, float]:
+    """Empty where it does not answer: that shows in ``alive``, and in its requests."""
+    try:
+        return await arm.metrics()
+    except UnavailableError:
+        return {}
+
+
 async def take(
     sending: Sending, load: Load, described: Described, taken: Taken, on_live: OnLive
 ) -> None:
@@ -123,9 +131,9 @@ async def take(
     """
     arm = sending.arm
     taken.before = environment(described.config, described.start)
-    taken.metrics_before = await _metrics(arm)
+    taken.metrics_before = await metrics_of(arm)
     lost = await _sent(sending, load, taken.records, on_live)
-    taken.metrics_after = await _metrics(arm)
+    taken.metrics_after = await metrics_of(arm)
     taken.not_alive = lost or await _not_alive(arm)
     if taken.not_alive is None:
         try:
@@ -224,11 +232,3 @@ async def _not_alive(arm: Arm) -> str | None:
 
 def _died(why: str) -> str:
     return f"the server did not live through it: {why}"
-
-
-async def _metrics(arm: Arm) -> dict[str, float]:
-    try:
-        return await arm.metrics()
-    except UnavailableError:
-        # What is wrong with the arm is asked for by ``alive``.
-        return {}

@@ -19,10 +19,9 @@ import msgspec
 
 from splitserve.errors import ConfigError, UnavailableError
 from splitserve.lab.load.record import RequestRecord, from_line, to_line
-from splitserve.lab.plan.read import read_study
-from splitserve.lab.plan.resolve import Plan, resolved
+from splitserve.lab.plan.resolve import Plan
 from splitserve.lab.run.disk import refused, write
-from splitserve.lab.run.journal import Journal, read_entries
+from splitserve.lab.run.journal import Journal
 
 
 class _PlanNote(msgspec.Struct, frozen=True):
@@ -40,10 +39,6 @@ class StudyFolder:
     @property
     def journal_path(self) -> Path:
         return self.path / "runs.jsonl"
-
-    @property
-    def is_begun(self) -> bool:
-        return bool(read_entries(self.journal_path))
 
     def create(self, plan: Plan, study_file: Path) -> None:
         """Writes the plan. Raises ConfigError when another study is here, or this one already."""
@@ -65,14 +60,6 @@ class StudyFolder:
                 f"now gives {plan.digest[:12]}; a changed plan is another study: undo the change, "
                 "or run it into another folder with --out"
             )
-
-    def read_plan(self) -> Plan:
-        """The plan as it was, from this folder and the files that it names. Raises ConfigError
-        when they are no longer the same."""
-        note = self._note()
-        plan = resolved(read_study(self.path / "plan.toml", note.profile), Path(note.folder))
-        self.check_plan(plan)
-        return plan
 
     def run_folder(self, number: int) -> Path:
         return self.path / "runs" / str(number)

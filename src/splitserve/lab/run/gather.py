@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from splitserve.lab.plan.phases import ALONE, target_cell
@@ -24,7 +25,7 @@ _PER_START: Final = ("arm.start", "host.boot_id", "host.load", "host.memory_avai
 
 def gather(plan: Plan, folder: StudyFolder) -> Evidence:
     """The evidence of a study as far as it has come. Raises ConfigError for files that are none."""
-    done = accepted_runs(plan, folder)
+    done = tuple(accepted_runs(plan, folder))
     target = pairs_in(done, "target", "target")
     chunked = _best_row(done, plan, CHUNKED)
     proxy = _best_row(done, plan, PROXY)
@@ -87,7 +88,7 @@ def _as_if_on(pair: DonePair, other: DonePair) -> RunFigures | None:
     if b is None or single is None or there is None:
         return None
     times = (b.tail_itl_s, b.ttft_s, single.tail_itl_s, single.ttft_s)
-    if float("inf") in (*times, there.tail_itl_s, there.ttft_s):
+    if inf in (*times, there.tail_itl_s, there.ttft_s):
         return None
     return replace(
         b,
@@ -137,11 +138,8 @@ def _best_row(done: Sequence[DoneRun], plan: Plan, family: str) -> tuple[DonePai
 
 
 def _tail_itl_s(pairs: Sequence[DonePair]) -> float:
-    return mean_or_infinite([p.b.figures.tail_itl_s for p in pairs if p.b.figures is not None])
-
-
-def mean_or_infinite(values: Sequence[float]) -> float:
-    return float("inf") if float("inf") in values or not values else mean(values)
+    tails = [pair.b.figures.tail_itl_s for pair in pairs if pair.b.figures is not None]
+    return inf if inf in tails else mean(tails)
 
 
 def _crossed(row: Sequence[DonePair], target: Sequence[DonePair]) -> tuple[Pair, ...]:

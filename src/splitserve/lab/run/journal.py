@@ -76,7 +76,7 @@ class Journal:
 
     def attempts(self, number: int) -> int:
         """How often the run was begun."""
-        return max((one.attempt for one in self._of(number)), default=0)
+        return max((one.attempt for one in self.entries if one.number == number), default=0)
 
     def invalid(self, numbers: Iterable[int]) -> int:
         """How often one of these runs broke a rule: of a pair, how often the pair did."""
@@ -86,9 +86,6 @@ class Journal:
     def spent_s(self) -> float:
         """Seconds that all attempts took together."""
         return sum(one.seconds for one in self.entries)
-
-    def _of(self, number: int) -> list[Entry]:
-        return [one for one in self.entries if one.number == number]
 
 
 def read_entries(path: Path) -> list[Entry]:
@@ -103,6 +100,11 @@ def read_entries(path: Path) -> list[Entry]:
         return [msgspec.json.decode(line, type=Entry) for line in whole.splitlines()]
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path} is no journal of runs: {error}") from error
+
+
+def newest_entries(path: Path) -> dict[int, Entry]:
+    """The last entry of each run, by its number: where it stands. Raises as ``read_entries``."""
+    return {one.number: one for one in read_entries(path)}
 
 
 def now_text() -> str:

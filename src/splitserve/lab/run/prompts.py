@@ -5,10 +5,9 @@ give others.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +62,7 @@ class Source:
         ``measured``: they share nothing. Raises ConfigError where the file has too few."""
         if self.file is None:
             return conversations(self._made(cell, shard, count, kind))
-        return list(self._read(cell, shard, count, kind))
+        return self._read(cell, shard, count, kind)
 
     def _made(self, cell: Cell, shard: int, count: int, kind: str) -> list[LoadRequest]:
         work, seed = self.study.workload, seed_of(self.study.workload.corpus.seed, cell, shard)
@@ -82,27 +81,36 @@ class Source:
         forced = work.sampling.ignore_eos
         return [replace(request, forced=forced) for request in made]
 
-    def _read(
-        self, cell: Cell, shard: int, count: int, kind: str
-    ) -> Iterator[tuple[LoadRequest, ...]]:
+    def _read(self, cell: Cell, shard: int, count: int, kind: str) -> list[tuple[LoadRequest, ...]]:
         """A contiguous slice, which keeps bursts; warm-up is what comes right before it."""
-        assert self.file is not None
         corpus = self.study.workload.corpus
-        seed = seed_of(corpus.seed, cell, shard)
-        rows = _rows(self.file, self.study, self.vocab, self.max_model_len, seed, cell)
-        if len(rows) < corpus.requests + corpus.warmup_requests:
+        found = self._of_cell(cell, seed_of(corpus.seed, cell, shard))
+        begin = shard * (corpus.requests + corpus.warmup_requests) + corpus.warmup_requests
+        if kind == "measured":
+            taken, warmup = _slice(found, begin, 1, count), corpus.warmup_requests
+        else:
+            taken = _slice(found, begin - 1, -1, count)[::-1]
+            warmup = max(len(taken), corpus.warmup_requests)
+        if len(found) < corpus.requests + warmup:
             raise ConfigError(
-                f"workload.corpus.file: {self.file} has {len(rows)} requests of {cell.prompt} and "
-                f"{cell.output}, and a run takes {corpus.requests + corpus.warmup_requests}"
+                f"workload.corpus.file: {self.file} has {len(found)} requests or conversations of "
+                f"{cell.prompt} and {cell.output}, and a run takes up to {corpus.requests + warmup}"
             )
-        begin = shard * (corpus.requests + corpus.warmup_requests)
-        begin += corpus.warmup_requests if kind == "measured" else 0
-        taken = 0
-        for turns in islice(cycle(rows), begin, None):
-            if taken >= count:
-                return
-            taken += len(turns)
-            yield tuple(_named(turn, f"{kind}-{shard}") for turn in turns)
+        return [tuple(_named(turn, f"{kind}-{shard}") for turn in turns) for turns in taken]
+
+    def _of_cell(self, cell: Cell, seed: int) -> list[tuple[LoadRequest, ...]]:
+        """All of the file's conversations that have the cell's lengths."""
+        assert self.file is not None
+        work, corpus = self.study.workload, self.study.workload.corpus
+        think_s = work.sessions.think_s if work.sessions else 0.0
+        cap = corpus.output_tokens.get(cell.output, _ANSWER)
+        how = (
+            Fit(self.vocab, self.max_model_len, seed)
+            if corpus.source in TRACES
+            else Talk(cap, think_s, work.sampling.ignore_eos)
+        )
+        read = conversations(_requests(self.file, corpus.source, how))
+        return [turns for turns in read if _fit(turns, corpus, cell)]
 
 
 def _named(turn: LoadRequest, name: str) -> LoadRequest:
@@ -117,19 +125,24 @@ def seed_of(seed: int, cell: Cell, shard: int) -> int:
 
 
 @lru_cache(maxsize=2)
-def _rows(
-    file: Path, study: Study, vocab: Vocabulary, max_model_len: int, seed: int, cell: Cell
+def _requests(file: Path, source: str, how: Fit | Talk) -> Sequence[LoadRequest]:
+    """Kept for a while: a run asks twice, for warm-up too."""
+    if isinstance(how, Fit):
+        return read_trace(file, TRACES[source], how).requests
+    return _TALKS[source](file, how)
+
+
+def _slice(
+    found: Sequence[tuple[LoadRequest, ...]], at: int, step: int, count: int
 ) -> list[tuple[LoadRequest, ...]]:
-    corpus = study.workload.corpus
-    if corpus.source in TRACES:
-        fit = Fit(vocab, max_model_len, seed)
-        read = read_trace(file, TRACES[corpus.source], fit).requests
-    else:
-        work = study.workload
-        think_s = work.sessions.think_s if work.sessions else 0.0
-        cap = corpus.output_tokens.get(cell.output, _ANSWER)
-        read = _TALKS[corpus.source](file, Talk(cap, think_s, work.sampling.ignore_eos))
-    return [turns for turns in conversations(read) if _fit(turns, corpus, cell)]
+    """``count`` requests or a little more from place ``at`` on, past the end again from the
+    start; with ``step`` -1 backwards."""
+    taken: list[tuple[LoadRequest, ...]] = []
+    while found and count > 0:
+        taken.append(found[at % len(found)])
+        count -= len(taken[-1])
+        at += step
+    return taken
 
 
 def _fit(turns: tuple[LoadRequest, ...], corpus: Corpus, cell: Cell) -> bool:

@@ -18,7 +18,7 @@ _NAMES: Final = {
 
 def seen_in(plan: Plan, folder: StudyFolder) -> dict[str, str]:
     """From the first run that counts; empty before there is one."""
-    first = next(iter(accepted_runs(plan, folder)), None)
+    first = next(accepted_runs(plan, folder), None)
     if first is None:
         return {}
     environment = first.environment

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from splitserve.lab.load.record import RequestRecord
-from splitserve.lab.measure.latency import tokens_per_event
 from splitserve.lab.measure.outcomes import measured, standing
 from splitserve.lab.run.accepted import DonePair, DoneRun
+from splitserve.lab.run.events import mean_size
 from splitserve.lab.stats.interval import mean
 from splitserve.lab.stats.shares import Count, pooled
 from splitserve.lab.verdict.evidence import Handoffs, Signals
@@ -28,8 +28,8 @@ def signals_of(pairs: Sequence[DonePair], answers: Answers) -> Signals:
     return Signals(
         cached_a=_cached(a),
         cached_b=_cached(b),
-        tokens_per_event_a=_tokens_per_event(a),
-        tokens_per_event_b=_tokens_per_event(b),
+        tokens_per_event_a=mean_size(record for run in a for record in run.records),
+        tokens_per_event_b=mean_size(record for run in b for record in run.records),
         decode_preemptions=sum(one.preemptions for one in known) if known else None,
         outputs_differ=answers.alone,
         outputs_differ_under_load=answers.under_load,
@@ -100,11 +100,6 @@ def _cached(runs: Sequence[DoneRun]) -> float | None:
     told = [r for r in _served(runs) if r.cached_tokens is not None and r.prompt_tokens]
     prompt = sum(r.prompt_tokens or 0 for r in told)
     return sum(r.cached_tokens or 0 for r in told) / prompt if prompt else None
-
-
-def _tokens_per_event(runs: Sequence[DoneRun]) -> float | None:
-    found = [mean_tokens for r in _served(runs) if (mean_tokens := tokens_per_event(r)) is not None]
-    return mean(found) if found else None
 
 
 def _served(runs: Sequence[DoneRun]) -> Iterable[RequestRecord]:

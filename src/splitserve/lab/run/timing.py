@@ -8,7 +8,7 @@ from splitserve.errors import ConfigError
 from splitserve.lab.load.arrivals import gamma, poisson, ramp, replayed
 from splitserve.lab.load.request import LoadRequest
 from splitserve.lab.load.schedule import Due, after_warmup
-from splitserve.lab.plan.phases import Run
+from splitserve.lab.plan.phases import Run, needs_warmup
 from splitserve.lab.plan.study import Study
 from splitserve.lab.run.prompts import Source, seed_of
 
@@ -41,6 +41,13 @@ def requests_in(load: Load) -> int:
     return sum(map(len, talks))
 
 
+def is_under_way(load: Load, ended: int, now_s: float) -> bool:
+    """Whether more is due by now than has ended; users of a closed loop always have something."""
+    if isinstance(load, ClosedLoad):
+        return True
+    return sum(len(due.turns) for due in load.schedule if due.at_s <= now_s) > ended
+
+
 def load_of(run: Run, rate_per_s: float | None, source: Source) -> Load:
     """What ``run`` sends and when. ``rate_per_s`` is in requests, None in a closed loop."""
     study, warms_up = source.study, needs_warmup(run, source.study)
@@ -61,11 +68,6 @@ def load_of(run: Run, rate_per_s: float | None, source: Source) -> Load:
     warmup = source.talks(run.cell, run.shard, len(offsets) * _turns(measured), "warmup")
     before = [Due(at_s, turns) for at_s, turns in zip(offsets, warmup, strict=False)]
     return OpenLoad(tuple(after_warmup(before, due, warmup_s)), warmup_s)
-
-
-def needs_warmup(run: Run, study: Study) -> bool:
-    """Short runs that stand alone look at single requests, not at a state to be reached."""
-    return run.pair is not None or run.requests >= study.workload.corpus.requests
 
 
 def _due(study: Study, talks: Talks, rate_per_s: float, seed: int) -> list[Due]:

@@ -19,8 +19,6 @@ LAG_S: Final = 0.001
 LAG_SHARE: Final = 0.01
 """Of the TTFT target: what a client may be late by."""
 
-_UNREACHED: Final = (Outcome.CONNECT_ERROR,)
-
 
 def lag_limit_s(study: Study) -> float:
     """The lag that nobody could take for the server's."""
@@ -66,4 +64,4 @@ def why_void(
 
 
 def _unreached(asked: Sequence[RequestRecord]) -> bool:
-    return all(record.outcome in _UNREACHED for record in counted(asked))
+    return all(record.outcome is Outcome.CONNECT_ERROR for record in counted(asked))

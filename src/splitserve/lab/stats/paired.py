@@ -1,7 +1,7 @@
 """Paired runs: how much one arm differs from the other, with the pair as the unit.
 
 Requests of one run share queue, batches and clock frequency; an interval that takes them as
-independent covers 6 to 73 of 100 times where 95 are promised (evaluation.md 4.1). So each pair of
+independent covers 6 to 73 of 100 times where 95 are promised (simulated queues). So each pair of
 runs, which saw the same prompts at the same times, gives one number:
 
     ratio        d = ln Q_B - ln Q_A      for a time (a quantile over the run's requests)
@@ -146,7 +146,7 @@ def pooled_ratio(
     """Ratio of the quantiles ``p`` of all requests of an arm, as pseudo-values per left-out pair.
 
     A second view beside ``ratios``: less biased where runs are short against the queue's memory
-    (the studentised jackknife of evaluation.md 4.2). Each argument: one sample of times per run,
+    (the studentised jackknife). Each argument: one sample of times per run,
     pair by pair. None when a pooled quantile is infinite, or with fewer than three pairs.
     """
     _check(a, b)

@@ -1,4 +1,4 @@
-"""The clauses of the decision (evaluation.md 5.10), in order; each gives its own evidence."""
+"""The clauses of the decision, in order; each gives its own evidence."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The decision (evaluation.md 5.10): clauses and readings in, a verdict out.
+"""The decision: clauses and readings in, a verdict out.
 
 In this order; the first that applies is the verdict:
 

@@ -23,7 +23,7 @@ RECOMPUTED = 0.5
 RATIO_GAP = 2.0
 SLACK = 2.0
 KV_FULL = 0.95
-"""Limits of evaluation.md 5.6 and 5.9; BUSY, FRONTEND_SHARE and RECOMPUTED are ours."""
+"""Where a reading begins: choices of ours."""
 
 
 def price_in_ttft(facts: Facts) -> bool | None:

@@ -1,4 +1,4 @@
-"""The readings R1 to R22 (evaluation.md 5.9): what a pattern means and what to do next."""
+"""The readings R1 to R22: what a pattern means and what to do next."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

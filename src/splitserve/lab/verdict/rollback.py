@@ -13,7 +13,7 @@ MEMORY_SLACK_MIB = 256
 
 @dataclass(frozen=True, slots=True)
 class RollbackProof:
-    """What was seen while load ran and the return to single was ordered (evaluation.md 5.11).
+    """What was seen while load ran and the return to single was ordered.
 
     ``return_s``: order to first good answer. ``in_flight_as_planned``: requests under way met the
     fate that the plan names. ``attainment``, ``ttft``, ``tail_itl``: single before against single

@@ -9,6 +9,9 @@ from splitserve.launch.spec import WorkerSlot
 
 HOST: Final = "127.0.0.1"
 
+UCX_TLS_ON_CPU: Final = "tcp,shm"
+"""Without a GPU to look for; on GPUs UCX chooses by itself, NVLink above all."""
+
 _ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
 _ONE_WAY: Final = frozenset(
     {
@@ -70,8 +73,7 @@ def _nixl(slot: WorkerSlot) -> Transfer:
     env = {
         "VLLM_NIXL_SIDE_CHANNEL_HOST": HOST,
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(slot.side_channel_port),
-        # Without a GPU to look for; on GPUs UCX chooses by itself, NVLink above all.
-        **({"UCX_TLS": "tcp,shm"} if slot.group.device == "cpu" else {}),
+        **({"UCX_TLS": UCX_TLS_ON_CPU} if slot.group.device == "cpu" else {}),
     }
     facts: dict[str, str | int] = {
         "side_channel_host": HOST,

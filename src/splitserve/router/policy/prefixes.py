@@ -33,10 +33,6 @@ class Prefixes:
         self._fetched = _Share(0.0)
         """Of what decode holds and prefill does not."""
 
-    def __len__(self) -> int:
-        """Chunks of all workers."""
-        return sum(len(shelf) for shelf in self._shelves.values())
-
     def held(self, starts: Sequence[bytes], workers: Sequence[WorkerView]) -> Held:
         """What to expect at ``workers``, whose lives and pools are taken note of."""
         tokens: dict[WorkerId, int] = {}
@@ -107,9 +103,6 @@ class _Shelf:
         self.limit = 0
         self.kept = _Share(1.0)
         self._names: OrderedDict[bytes, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._names)
 
     def longest(self, starts: Sequence[bytes]) -> int:
         """How many of ``starts`` are here: a first part of them."""

@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -20,7 +20,6 @@ import msgspec
 from splitserve.errors import (
     BugError,
     ConfigError,
-    ProtocolMismatch,
     TransferFailed,
     UnavailableError,
 )
@@ -28,11 +27,11 @@ from splitserve.loading import load
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent, TransferId
 from splitserve.transfer.ends import Ends, GonePeer
+from splitserve.transfer.peers import Peers, described
 from splitserve.transfer.plan import (
     Span,
     check_layer,
     check_own,
-    check_reachable,
     check_spans,
     uniform_piece,
 )
@@ -135,8 +134,7 @@ class CudaIpcConnector:
         """``open_device`` takes the GPU's number and the bytes of a block."""
         self._open_device = open_device
         self._opened: _Own | None = None
-        self._peers: dict[PeerId, _Place] = {}
-        self._ids = count(1)
+        self._peers = Peers[_Place]()
         self._ends = Ends()
         self._under_way: deque[_UnderWay] = deque()
 
@@ -152,22 +150,14 @@ class CudaIpcConnector:
 
     def connect(self, peer: bytes) -> PeerId:
         own = self._own()
-        try:
-            pool = msgspec.msgpack.decode(peer, type=_Pool)
-        except msgspec.DecodeError as error:
-            raise ProtocolMismatch(f"peer is not of connector cuda_ipc: {error}") from error
-        check_reachable(own.pool.layout, pool.layout, pool.nbytes)
+        pool = described(peer, _Pool, "cuda_ipc", own.pool.layout)
         if pool.pid == own.pool.pid:
             raise TransferFailed("connector cuda_ipc works between processes, not within one")
         address = own.device.map(pool.handle, pool.gpu)
-        peer_id = PeerId(next(self._ids))
-        self._peers[peer_id] = _Place(address, pool.layout)
-        return peer_id
+        return self._peers.add(_Place(address, pool.layout))
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
-        if peer not in self._peers:
-            raise BugError(f"peer {peer} is not connected")
-        return self._own().pool.layout, self._peers[peer].layout
+        return self._own().pool.layout, self._peers.layout(peer)
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         theirs = self._peers.get(peer)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from itertools import count
 
 import msgspec
 
@@ -11,7 +10,8 @@ from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent
 from splitserve.transfer.ends import Ends, GonePeer
 from splitserve.transfer.memcpy import HostCopier, HostPool
-from splitserve.transfer.plan import Span, check_own, check_reachable
+from splitserve.transfer.peers import Peers, described
+from splitserve.transfer.plan import Span, check_own
 
 
 class _Pool(msgspec.Struct, frozen=True):
@@ -29,8 +29,7 @@ class MemoryConnector:
 
     def __init__(self) -> None:
         self._pool: _Pool | None = None
-        self._peers: dict[PeerId, _Pool] = {}
-        self._ids = count(1)
+        self._peers = Peers[_Pool]()
         self._ends = Ends()
 
     def open(self, region: MemoryRegion, layout: KVLayout) -> None:
@@ -41,20 +40,15 @@ class MemoryConnector:
         return msgspec.msgpack.encode(self._own())
 
     def connect(self, peer: bytes) -> PeerId:
-        pool = _decode(peer)
+        pool = described(peer, _Pool, "memory", self._own().layout)
         if pool.pid != os.getpid():
             raise TransferFailed(
                 f"connector memory works within one process; the peer is process {pool.pid}"
             )
-        check_reachable(self._own().layout, pool.layout, pool.nbytes)
-        peer_id = PeerId(next(self._ids))
-        self._peers[peer_id] = pool
-        return peer_id
+        return self._peers.add(pool)
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
-        if peer not in self._peers:
-            raise BugError(f"peer {peer} is not connected")
-        return self._own().layout, self._peers[peer].layout
+        return self._own().layout, self._peers.layout(peer)
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         theirs = self._peers.get(peer)
@@ -83,10 +77,3 @@ class MemoryConnector:
         if self._pool is None:
             raise BugError("connector is used before open")
         return self._pool
-
-
-def _decode(peer: bytes) -> _Pool:
-    try:
-        return msgspec.msgpack.decode(peer, type=_Pool)
-    except msgspec.DecodeError as error:
-        raise TransferFailed(f"peer is not of connector memory: {error}") from error

@@ -1,4 +1,4 @@
-"""Copies by Mooncake's transfer engine: over TCP, or by RDMA where that is asked for.
+"""Copies by Mooncake's transfer engine: over TCP, or RDMA (no setting asks for that yet).
 
 Pools lie in host memory. Whoever reaches the ports that Mooncake opens (it chooses them itself) may
 read and write the pool: it knows no secret and no TLS, so it is for networks that one trusts.

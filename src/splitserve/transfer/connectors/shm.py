@@ -10,16 +10,16 @@ import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import msgspec
 
-from splitserve.errors import BugError, ConfigError, ProtocolMismatch, TransferFailed
+from splitserve.errors import BugError, ConfigError, TransferFailed
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent
 from splitserve.transfer.ends import Ends, GonePeer
 from splitserve.transfer.memcpy import HostCopier, HostPool
-from splitserve.transfer.plan import Span, check_own, check_reachable
+from splitserve.transfer.peers import Peers, described
+from splitserve.transfer.plan import Span, check_own
 
 
 class _SharedPool(msgspec.Struct, frozen=True):
@@ -32,12 +32,12 @@ class _SharedPool(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    pool: _SharedPool
+    layout: KVLayout
     mapping: mmap.mmap
     view: ctypes.Array[ctypes.c_char]
 
     def host(self) -> HostPool:
-        return HostPool(ctypes.addressof(self.view), self.pool.layout)
+        return HostPool(ctypes.addressof(self.view), self.layout)
 
 
 class ShmConnector:
@@ -46,8 +46,7 @@ class ShmConnector:
     def __init__(self) -> None:
         self._pool: HostPool | None = None
         self._description = b""
-        self._peers: dict[PeerId, _Peer] = {}
-        self._ids = count(1)
+        self._peers = Peers[_Peer]()
         self._ends = Ends()
 
     def open(self, region: MemoryRegion, layout: KVLayout) -> None:
@@ -64,21 +63,13 @@ class ShmConnector:
         return self._description
 
     def connect(self, peer: bytes) -> PeerId:
-        try:
-            pool = msgspec.msgpack.decode(peer, type=_SharedPool)
-        except msgspec.DecodeError as error:
-            raise ProtocolMismatch(f"peer is not of connector shm: {error}") from error
-        check_reachable(self._own().layout, pool.layout, pool.nbytes)
+        pool = described(peer, _SharedPool, "shm", self._own().layout)
         mapping = _map(pool)
         view = (ctypes.c_char * pool.nbytes).from_buffer(mapping)
-        peer_id = PeerId(next(self._ids))
-        self._peers[peer_id] = _Peer(pool, mapping, view)
-        return peer_id
+        return self._peers.add(_Peer(pool.layout, mapping, view))
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
-        if peer not in self._peers:
-            raise BugError(f"peer {peer} is not connected")
-        return self._own().layout, self._peers[peer].pool.layout
+        return self._own().layout, self._peers.layout(peer)
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         theirs = self._peers.get(peer)

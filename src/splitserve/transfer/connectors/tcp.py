@@ -7,17 +7,17 @@ one pool's memory into the other's, without a copy in between in this program.
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from queue import Empty, SimpleQueue
 
 import msgspec
 
-from splitserve.errors import BugError, ConfigError, ProtocolMismatch
+from splitserve.errors import BugError, ConfigError
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent, TransferId
 from splitserve.transfer.ends import Ends, GonePeer
 from splitserve.transfer.options import NetworkOptions
-from splitserve.transfer.plan import Span, check_layer, check_own, check_reachable, check_spans
+from splitserve.transfer.peers import Peers, described
+from splitserve.transfer.plan import Span, check_layer, check_own, check_spans
 from splitserve.transfer.tcp.batches import Batch, EndQueue, Part, Started, cut
 from splitserve.transfer.tcp.frames import Kind
 from splitserve.transfer.tcp.owner import Owner
@@ -56,8 +56,7 @@ class TcpConnector:
         """The default is to listen on this host's loopback address."""
         self._options = options or NetworkOptions()
         self._opened: _Own | None = None
-        self._peers: dict[PeerId, _Peer] = {}
-        self._ids = count(1)
+        self._peers = Peers[_Peer]()
         self._ends = Ends()
         self._ended: EndQueue = SimpleQueue()
 
@@ -79,23 +78,15 @@ class TcpConnector:
 
     def connect(self, peer: bytes) -> PeerId:
         own = self._own()
-        try:
-            pool = msgspec.msgpack.decode(peer, type=_Pool)
-        except msgspec.DecodeError as error:
-            raise ProtocolMismatch(f"peer is not of connector tcp: {error}") from error
-        check_reachable(own.pool.layout, pool.layout, pool.nbytes)
+        pool = described(peer, _Pool, "tcp", own.pool.layout)
         options = self._options
         stall_s = max(pool.stall_s, options.stall_s)
         reach = Reach(pool.host, pool.port, pool.token, stall_s, options.checksums, options.tls)
         sender = Sender(reach, options.streams, own.memory)
-        peer_id = PeerId(next(self._ids))
-        self._peers[peer_id] = _Peer(sender, pool.layout)
-        return peer_id
+        return self._peers.add(_Peer(sender, pool.layout))
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
-        if peer not in self._peers:
-            raise BugError(f"peer {peer} is not connected")
-        return self._own().pool.layout, self._peers[peer].layout
+        return self._own().pool.layout, self._peers.layout(peer)
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         if peer not in self._peers:

@@ -4,16 +4,16 @@ import logging
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 
-from splitserve.errors import BugError, ProtocolMismatch
+from splitserve.errors import BugError
 from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent, TransferId
 from splitserve.transfer.ends import Ends, GonePeer
-from splitserve.transfer.plan import Span, check_layer, check_reachable, check_spans
+from splitserve.transfer.peers import Peers, described
+from splitserve.transfer.plan import Span, check_layer, check_spans
 from splitserve.transfer.posting.driver import Driver
 from splitserve.transfer.posting.pairs import Pairs, Place
 from splitserve.transfer.posting.started import Agent, LayerCopy, Marks, Operation, Start
@@ -57,8 +57,7 @@ class PostingConnector(Generic[_Pool]):
         self._told = told
         self._patience_s = patience_s
         self._opened: _Own[_Pool] | None = None
-        self._peers: dict[PeerId, _Pool] = {}
-        self._ids = count(1)
+        self._peers = Peers[_Pool]()
         self._ends = Ends()
 
     def describe(self) -> bytes:
@@ -66,17 +65,14 @@ class PostingConnector(Generic[_Pool]):
 
     def connect(self, peer: bytes) -> PeerId:
         own = self._own()
-        pool = self._decoded(peer)
-        check_reachable(own.pool.layout, pool.layout, pool.nbytes)
-        peer_id = PeerId(next(self._ids))
+        pool = described(peer, self._told, self._connector, own.pool.layout)
+        peer_id = self._peers.new_id()
         own.driver.ask(lambda copies: copies.connect(peer_id, pool.name, pool.metadata))
         self._peers[peer_id] = pool
         return peer_id
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
-        if peer not in self._peers:
-            raise BugError(f"peer {peer} is not connected")
-        return self._own().pool.layout, self._peers[peer].layout
+        return self._own().pool.layout, self._peers.layout(peer)
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         theirs = self._peers.get(peer)
@@ -148,14 +144,6 @@ class PostingConnector(Generic[_Pool]):
         name = driver.ask(lambda copies: copies.name())
         metadata = driver.ask(lambda copies: copies.metadata())
         self._opened = _Own(driver, marks, describe(name, metadata))
-
-    def _decoded(self, peer: bytes) -> _Pool:
-        try:
-            return msgspec.msgpack.decode(peer, type=self._told)
-        except msgspec.DecodeError as error:
-            raise ProtocolMismatch(
-                f"peer is not of connector {self._connector}: {error}"
-            ) from error
 
     def _take_ends(self, driver: Driver) -> None:
         for end in driver.ends():

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from splitserve.lab.report import estimates
 from splitserve.lab.report.blocks import Section, Table
 from splitserve.lab.report.results import StudyResults
 
@@ -20,12 +21,12 @@ _WORDS: Final = (
     ("failure", "infinite in every latency quantile, and never left out"),
     ("quantile p", "inverse of the empirical distribution: the ceil(n p)-th smallest (type 1)"),
     ("refused", "fewer than 10 / (1 - p) values: the sample does not carry this quantile"),
-    ("typical run", "geometric mean of one value per run; t interval of the logarithms"),
-    ("mean of runs", "mean of one value per run; t interval"),
-    ("pooled, Wilson", "hits over requests of all runs together; Wilson's interval, describes"),
-    ("paired, t of log ratios", "exp of the mean of ln Q_B - ln Q_A over pairs; t interval"),
-    ("paired, t of differences", "mean of x_B - x_A over pairs; t interval"),
-    ("paired, sign test", "median and order: where a run is infinite, or all pairs agree"),
+    (estimates.TYPICAL, "geometric mean of one value per run; t interval of the logarithms"),
+    (estimates.AVERAGE, "mean of one value per run; t interval"),
+    (estimates.POOLED, "hits over requests of all runs together; Wilson's interval, describes"),
+    (estimates.RATIO, "exp of the mean of ln Q_B - ln Q_A over pairs; t interval"),
+    (estimates.DIFFERENCE, "mean of x_B - x_A over pairs; t interval"),
+    (estimates.BY_ORDER, "median and order: where a run is infinite, or all pairs agree"),
     ("attainment", "good of all intended requests; good keeps every limit of the SLO"),
     ("goodput", "the greatest rate whose attainment's lower bound reaches the target"),
     ("throughput", "output tokens a second of the window; in its own table, decides nothing"),

@@ -45,7 +45,7 @@ def differences(results: StudyResults) -> Section:
     blocks.append(_who_pays(results))
     for name, paired in ((TAIL_ITL, facts.target.tail_itl), (TTFT, facts.target.ttft)):
         blocks.append(_forest(name, paired, _floor(facts, name), level))
-    blocks.append(_order(facts))
+    blocks.append(_order(facts.target, _floor(facts, TAIL_ITL)))
     return Section("Differences B against A", tuple(blocks))
 
 
@@ -142,11 +142,11 @@ def _forest(name: str, paired: Paired, band: tuple[float, float] | None, level: 
     return Forest(f"{name}: ratio B/A per pair", (*each, whole), band)
 
 
-def _order(facts: Facts) -> Order:
-    points: list[OrderPoint] = []
-    if facts.target is not None:
-        for name, paired in ((TAIL_ITL, facts.target.tail_itl), (TTFT, facts.target.ttft)):
-            both = zip(facts.target.pairs, paired.differences, strict=True)
-            points += [OrderPoint(pair.position, d, name) for pair, d in both]
-    known = [p for p in points if not math.isnan(p.value)]
-    return Order("Effects over the order of runs", tuple(known), _floor(facts, TAIL_ITL))
+def _order(target: Comparison, band: tuple[float, float] | None) -> Order:
+    points = tuple(
+        OrderPoint(pair.position, d, name)
+        for name, paired in ((TAIL_ITL, target.tail_itl), (TTFT, target.ttft))
+        for pair, d in zip(target.pairs, paired.differences, strict=True)
+        if not math.isnan(d)
+    )
+    return Order("Effects over the order of runs", points, band)

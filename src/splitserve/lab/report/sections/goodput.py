@@ -15,7 +15,7 @@ from splitserve.lab.report.results import StudyResults
 from splitserve.lab.stats.goodput import Goodput, RatePoint, smoothed
 from splitserve.lab.stats.goodput import goodput as found_in
 from splitserve.lab.stats.interval import Interval
-from splitserve.lab.stats.shares import Count, clopper_pearson
+from splitserve.lab.stats.shares import Count, clopper_pearson, pooled
 
 TITLE: Final = "Goodput per GPU"
 SEARCH: Final = (GOODPUT, GOODPUT)
@@ -112,9 +112,11 @@ def _found(
     each: Cell = "nobody says of how many"
     if parts.count:
         each = _bounded(found, parts.count, f"requests/s per {parts.name}", len(points))
-    above = "no rate tried" if math.isinf(found.not_shown) else f"{number(found.not_shown)}/s"
-    missed = "no rate tried" if math.isinf(found.missed) else f"{number(found.missed)}/s"
-    return arm.label, whole, each, above, missed
+    return arm.label, whole, each, _rate(found.not_shown), _rate(found.missed)
+
+
+def _rate(per_s: float) -> str:
+    return "no rate tried" if math.isinf(per_s) else f"{number(per_s)}/s"
 
 
 def _bounded(found: Goodput, parts: int, unit: str, n: int) -> Figure:
@@ -135,8 +137,7 @@ def _tried(arm: PlannedArm, points: Sequence[RatePoint], target: float) -> list[
 
 
 def _raw(points: Sequence[RatePoint], rate: float) -> Count:
-    same = [point.good for point in points if point.rate == rate]
-    return Count(sum(one.hits for one in same), sum(one.total for one in same))
+    return pooled([point.good for point in points if point.rate == rate])
 
 
 def _plot(

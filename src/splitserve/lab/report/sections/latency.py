@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from splitserve.lab.measure.tail import tail_itl
 from splitserve.lab.report import estimates, samples
 from splitserve.lab.report.blocks import Block, Cell, Section, Table, Text
 from splitserve.lab.report.figure import NOT_MEASURED, Figure
@@ -12,7 +13,6 @@ from splitserve.lab.report.results import RunResult, StudyResults
 from splitserve.lab.report.samples import Sampler
 from splitserve.lab.report.sections.arms import TARGET, at_target
 from splitserve.lab.report.sections.moved import transfers
-from splitserve.lab.report.sections.usage import kv_usage
 from splitserve.lab.report.sections.words import TAILS
 from splitserve.lab.run.figures import throughput
 from splitserve.lab.verdict.rules import Resources
@@ -20,6 +20,11 @@ from splitserve.lab.verdict.rules import Resources
 MS: Final = 1000.0
 CUSTOMARY: Final = (0.5, 0.95, 0.99)
 """Shown besides the quantiles that the plan declares."""
+
+NO_USAGE: Final = (
+    "No plot of KV and GPU use over time: servers were asked before and after each run, not "
+    "within. Scrape their /metrics, and the GPUs' exporter, beside the study to see it."
+)
 
 
 def results_table(results: StudyResults) -> Section:
@@ -44,7 +49,7 @@ def results_table(results: StudyResults) -> Section:
     ]
     if results.evidence.rules.resources is Resources.ADDED:
         blocks.insert(0, Text("Added capacity: the arms hold different GPUs.", strong=True))
-    drawn = (*_plots(results, arms), transfers(results), *kv_usage(results))
+    drawn = (*_plots(results, arms), transfers(results), Text(NO_USAGE))
     return Section("Results at the target cell", (*blocks, *drawn))
 
 
@@ -75,13 +80,11 @@ def _handoffs(results: StudyResults, arms: int) -> list[tuple[Cell, ...]]:
 
 
 def _errors(runs: Sequence[RunResult]) -> Figure:
-    counts = [samples.errors(samples.asked(run)) for run in runs]
-    return estimates.share([count for count in counts if count is not None])
+    return estimates.share([samples.errors(samples.asked(run)) for run in runs])
 
 
 def _attained(runs: Sequence[RunResult], results: StudyResults) -> Figure:
-    counts = [samples.attained(samples.asked(run), results.slo) for run in runs]
-    return estimates.share([count for count in counts if count is not None])
+    return estimates.share([samples.attained(samples.asked(run), results.slo) for run in runs])
 
 
 def _retries(results: StudyResults) -> str:
@@ -123,14 +126,11 @@ def _all(runs: Sequence[RunResult], sampler: Sampler) -> list[float]:
 
 
 def _same(results: StudyResults) -> tuple[tuple[float, float], ...]:
-    """Requests of a pair are the same in the order they are due."""
-    tail, points = samples.tails(results.slo), []
-    for a, b in samples.pairs_of(results, TARGET):
-        first, second = samples.asked(a), samples.asked(b)
-        if len(first) != len(second):
-            continue
-        for left, right in zip(first, second, strict=True):
-            both = (*tail([left]), *tail([right]))
-            if len(both) == 2:
-                points.append((MS * both[0], MS * both[1]))
-    return tuple(points)
+    """Tail ITL in A and in B of each request that has one in both."""
+    rule = results.slo.rule
+    tails = [
+        (tail_itl(left, rule), tail_itl(right, rule))
+        for a, b in samples.pairs_of(results, TARGET)
+        for left, right in samples.same_requests(a, b)
+    ]
+    return tuple((MS * a, MS * b) for a, b in tails if a is not None and b is not None)

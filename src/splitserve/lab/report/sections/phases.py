@@ -207,28 +207,28 @@ def _residuals(arms: Sequence[Arm]) -> Ecdf:
 
 def _stalls(results: StudyResults) -> tuple[Timeline, ...]:
     """The request that A stalled longest, in both arms of its pair."""
-    longest: tuple[float, RunResult, RunResult, int] | None = None
-    for a, b in samples.pairs_of(results, TARGET):
-        first, second = samples.asked(a), samples.asked(b)
-        for at in range(min(len(first), len(second))):
-            gap = max_gap(first[at])
-            if gap is not None and math.isfinite(gap) and (longest is None or gap > longest[0]):
-                longest = gap, a, b, at
-    if longest is None:
-        return ()
-    gap, a, b, at = longest
-    title = f"ITL over time, pair {(a.run.pair or 0) + 1}, request {at + 1}"
-    return (_timeline(f"{title}, in A", a, at, gap), _timeline(f"{title}, in B", b, at, gap))
-
-
-def _timeline(title: str, run: RunResult, at: int, reach_s: float) -> Timeline:
-    listed = samples.asked(run)
-    events = token_events(listed[at])
-    gaps = tuple((later, later - earlier) for (earlier, _), (later, _) in pairwise(events))
-    others = [record for k, record in enumerate(listed) if k != at]
-    spans = [
-        (record.sent_s, tokens[0][0])
-        for record in others
-        if record.sent_s is not None and (tokens := token_events(record))
+    stalled = [
+        (gap, number, (a, first), (b, second))
+        for a, b in samples.pairs_of(results, TARGET)
+        for number, (first, second) in enumerate(samples.same_requests(a, b), 1)
+        if (gap := max_gap(first)) is not None and math.isfinite(gap)
     ]
-    return Timeline(title, gaps, tuple(spans), reach_s)
+    if not stalled:
+        return ()
+    gap, number, in_a, in_b = max(stalled, key=lambda one: one[0])
+    title = f"ITL over time, pair {(in_a[0].run.pair or 0) + 1}, request {number}"
+    return (_timeline(f"{title}, in A", *in_a, gap), _timeline(f"{title}, in B", *in_b, gap))
+
+
+def _timeline(title: str, run: RunResult, shown: RequestRecord, reach_s: float) -> Timeline:
+    gaps = tuple(
+        (later, later - earlier) for (earlier, _), (later, _) in pairwise(token_events(shown))
+    )
+    spans = tuple(
+        (record.sent_s, tokens[0][0])
+        for record in samples.asked(run)
+        if record.request_id != shown.request_id
+        and record.sent_s is not None
+        and (tokens := token_events(record))
+    )
+    return Timeline(title, gaps, spans, reach_s)

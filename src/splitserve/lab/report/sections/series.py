@@ -63,5 +63,4 @@ def _row(results: StudyResults, series: samples.Series) -> tuple[Cell, ...]:
 
 
 def _attained(runs: Sequence[RunResult], results: StudyResults) -> Figure:
-    counts = [samples.attained(samples.asked(run), results.slo) for run in runs]
-    return estimates.share([count for count in counts if count is not None])
+    return estimates.share([samples.attained(samples.asked(run), results.slo) for run in runs])

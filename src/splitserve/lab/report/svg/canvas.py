@@ -150,6 +150,15 @@ def legend(labels: Sequence[str], y: float, marked: int | None = None) -> list[s
     return parts
 
 
+def legended(
+    title: str, parts: Sequence[str], labels: Sequence[str], marked: int | None = None
+) -> str:
+    """A whole plot with its legend below the axis, which is also what screen readers are told."""
+    below = BOTTOM + 56
+    listed = legend(labels, below, marked)
+    return document(title, [*parts, *listed], below + 16 * len(labels), "; ".join(labels))
+
+
 def nothing() -> str:
     """What stands where there is nothing to draw."""
     return text((LEFT + RIGHT) / 2, (TOP + BOTTOM) / 2, "nothing was measured", "middle")

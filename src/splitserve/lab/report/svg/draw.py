@@ -15,7 +15,6 @@ from splitserve.lab.report.svg import (
     scatter,
     timeline,
     transfers,
-    usage,
     waterfall,
 )
 
@@ -31,7 +30,6 @@ _DRAWN: Final[Mapping[type, Callable[[Any], str]]] = {
     plots.Happenings: happenings.draw,
     plots.Funnel: funnel.draw,
     plots.Transfers: transfers.draw,
-    plots.Usage: usage.draw,
 }
 
 

@@ -30,9 +30,7 @@ def draw(plot: Ecdf) -> str:
     for number, curve in enumerate(curves):
         parts += _curve(curve.values, x, y, canvas.look(number))
     labels = [_label(curve) for curve in curves]
-    below = canvas.BOTTOM + 56
-    parts += canvas.legend(labels, y=below)
-    return canvas.document(plot.title, parts, below + 16 * len(labels), "; ".join(labels))
+    return canvas.legended(plot.title, parts, labels)
 
 
 def _across(plot: Ecdf) -> Scale:

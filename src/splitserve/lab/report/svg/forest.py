@@ -4,7 +4,7 @@ import math
 
 from splitserve.lab.report.plots import Forest, ForestRow
 from splitserve.lab.report.svg import canvas
-from splitserve.lab.report.svg.scale import Scale, ratio_ticks, spanning
+from splitserve.lab.report.svg.scale import Scale, drawable, ratio_ticks, spanning
 
 ROW = 20.0
 NAMES = 190.0
@@ -13,8 +13,7 @@ NAMES = 190.0
 def draw(plot: Forest) -> str:
     """One row per pair and per estimate, on a logarithmic scale."""
     ends = [v for r in plot.rows for v in (r.point, r.low, r.high) if v is not None]
-    # A band without ends would cover all, as if every pair were noise.
-    band = plot.band if plot.band is not None and all(map(math.isfinite, plot.band)) else None
+    band = drawable(plot.band)
     x = spanning(ends, NAMES, canvas.RIGHT, 0.0, *(band or ()))
     bottom = canvas.TOP + ROW * max(1, len(plot.rows)) + 8
     parts = []

@@ -26,6 +26,4 @@ def draw(plot: Funnel) -> str:
     parts += [canvas.path(mean, first), canvas.path(low, second), canvas.path(high, second)]
     parts += [canvas.mark(at, to, first) for at, to in mean]
     labels = [f"mean of the pairs so far (n = {len(points)} pairs)", "95 % limits of noise alone"]
-    below = canvas.BOTTOM + 56
-    parts += canvas.legend(labels, y=below, marked=1)
-    return canvas.document(plot.title, parts, below + 16 * len(labels), "; ".join(labels))
+    return canvas.legended(plot.title, parts, labels, marked=1)

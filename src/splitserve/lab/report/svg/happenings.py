@@ -8,7 +8,7 @@ from splitserve.lab.report.svg.scale import spanning, thinned
 
 ROW: Final = 22.0
 NAMES: Final = 250.0
-FITS: Final = 38
+FITS: Final = 30
 MOST: Final = 300
 
 
@@ -21,10 +21,9 @@ def draw(plot: Happenings) -> str:
     parts = canvas.x_axis(x, "time in the run, s", canvas.numbered(x), bottom)
     for number, (name, times) in enumerate(plot.rows):
         y = canvas.TOP + ROW * (number + 0.6)
-        label = f"{canvas.short(name, FITS - 8)} ({len(times)})"
+        label = f"{canvas.short(name, FITS)} ({len(times)})"
         parts.append(canvas.text(NAMES - 10, y + 4, label, "end"))
-        shown = thinned([(t, 0.0) for t in times], MOST)
-        parts += [canvas.mark(x.at(t), y, canvas.look(number)) for t, _ in shown]
+        parts += [canvas.mark(x.at(t), y, canvas.look(number)) for t in thinned(times, MOST)]
     if not plot.rows:
         parts.append(canvas.text(NAMES + 8, canvas.TOP + 18, "nothing happened"))
     told = "; ".join(f"{name}: {len(times)}" for name, times in plot.rows)

@@ -4,7 +4,7 @@ import math
 
 from splitserve.lab.report.plots import Order
 from splitserve.lab.report.svg import canvas
-from splitserve.lab.report.svg.scale import ratio_ticks, spanning
+from splitserve.lab.report.svg.scale import drawable, ratio_ticks, spanning
 
 
 def draw(plot: Order) -> str:
@@ -12,7 +12,7 @@ def draw(plot: Order) -> str:
     points = [point for point in plot.points if not math.isnan(point.value)]
     values = [point.value for point in points]
     x = spanning((point.position for point in points), canvas.LEFT, canvas.RIGHT)
-    band = plot.band if plot.band is not None and all(map(math.isfinite, plot.band)) else None
+    band = drawable(plot.band)
     y = spanning(values, canvas.BOTTOM, canvas.TOP, 0.0, *(band or ()))
     parts = []
     if band is not None:
@@ -30,7 +30,4 @@ def draw(plot: Order) -> str:
         parts.append(canvas.path(placed, canvas.look(number)))
         parts += [canvas.mark(at, to, canvas.look(number)) for at, to in placed]
     counts = [f"{name} (n = {sum(p.series == name for p in points)} pairs)" for name in names]
-    below = canvas.BOTTOM + 54
-    parts += canvas.legend(counts, y=below)
-    height = below + 16 * len(counts)
-    return canvas.document(plot.title, parts, height, "; ".join(counts))
+    return canvas.legended(plot.title, parts, counts)

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 TICKS: Final = 5
 ROOM: Final = 0.03
@@ -56,6 +58,11 @@ def spanning(values: Iterable[float], start: float, end: float, *also: float) ->
     )
 
 
+def drawable(band: tuple[float, float] | None) -> tuple[float, float] | None:
+    """A band without ends would cover all, as if every pair were noise."""
+    return band if band is not None and all(map(math.isfinite, band)) else None
+
+
 def ratio_ticks(scale: Scale) -> list[tuple[float, str]]:
     """Places and labels on a scale of logarithms, labelled as ratios."""
     low, high = (math.exp(min(max(end, -300), 300)) for end in (scale.low, scale.high))
@@ -71,7 +78,7 @@ def ratio_ticks(scale: Scale) -> list[tuple[float, str]]:
     return [(math.log(value), f"{value:.6g}") for value in shown if value > 0]
 
 
-def thinned(values: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+def thinned(values: Sequence[T], most: int) -> list[T]:
     """At most about ``most`` of ``values``, evenly taken, first and last among them."""
     if len(values) <= most:
         return list(values)

@@ -48,7 +48,7 @@ def _bar(parts: tuple[tuple[str, float], ...], names: list[str], y: float, x: Sc
         number = names.index(name)
         drawn.append(canvas.box(left, y, width, 20, "part", _shade(number)))
         if width > 14:
-            drawn.append(canvas.text(left + width / 2, y - 1 + 15, str(number + 1), "onbar"))
+            drawn.append(canvas.text(left + width / 2, y + 14, str(number + 1), "onbar"))
         start = end
     return drawn
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from splitserve.errors import UnavailableError
 from splitserve.lab.arms.topology import TopologyArm
 from splitserve.lab.plan.faults import ROLE_STRUCK, TIMEOUTS
-from splitserve.lab.run.faults.workers import Worker, is_replaced, launcher_of, worker_of
+from splitserve.lab.run.faults.workers import Worker, is_replaced, worker_of
 from splitserve.launch.probe import ask_ready
 
 _POLL_S: Final = 0.2
@@ -64,7 +64,7 @@ async def aimed(arm: TopologyArm, fault: str, stop_s: float) -> Blow:
     Raises UnavailableError where there is none to be found.
     """
     role = ROLE_STRUCK[fault]
-    worker, launcher = worker_of(arm.members, role), launcher_of(arm.members)
+    worker, launcher = worker_of(arm.members, role), arm.launcher
     if worker is None or launcher is None:
         raise UnavailableError(f"arm {arm.label}: no {role} worker of it is to be found")
     parts = urlsplit(arm.endpoint.url)

@@ -23,13 +23,11 @@ from splitserve.modelstore.resolve import resolve
 def with_small_pool(plan: Plan) -> Plan:
     """``plan`` with the arm that fault ``kv_pool_full`` needs among its variants, where it is asked
     for and can be made. Its digest stays: the arm follows from the plan."""
-    asked = KV_POOL_FULL in plan.study.further.faults
     tokens, topology = longest_tokens(plan.study), plan.split.topology
-    impossible = topology is None or tokens is None or why_not_made(plan, KV_POOL_FULL)
-    if not asked or impossible:
+    if KV_POOL_FULL not in plan.study.further.faults:
         return plan
-    assert topology is not None
-    assert tokens is not None
+    if topology is None or tokens is None or why_not_made(plan, KV_POOL_FULL):
+        return plan
     small = started(arm_under(plan, KV_POOL_FULL).label, plan.split.arm, shrunk(topology, tokens))
     # The engine that computes nothing has a pool of its own kind, which no real one has to match.
     kept = {key: value for key, value in plan.split.config.items() if ".fake." in key}

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from splitserve.errors import UnavailableError
-from splitserve.lab.arms.base import Arm, Described
+from splitserve.lab.arms.base import Described
 from splitserve.lab.arms.topology import TopologyArm
 from splitserve.lab.load.client import LoadClient
 from splitserve.lab.load.record import RequestRecord
 from splitserve.lab.plan.faults import HELD_BY_POOL, KV_POOL_FULL, USERS_OF_POOL, stop_s
 from splitserve.lab.plan.study import Study
 from splitserve.lab.run.environment import environment
-from splitserve.lab.run.execute import OnLive, Sending, Taken, send
+from splitserve.lab.run.execute import OnLive, Sending, Taken, metrics_of, send
 from splitserve.lab.run.faults.blow import Blow, aimed
 from splitserve.lab.run.faults.seen import FaultSeen, counted_between, seen_of
 from splitserve.lab.run.figures import measures_of
-from splitserve.lab.run.timing import ClosedLoad, Load, requests_in
+from splitserve.lab.run.timing import Load, is_under_way, requests_in
 
 _POLL_S: Final = 0.05
 _QUIET_SHARE: Final = 1 / 3
@@ -46,7 +46,7 @@ async def under_fault(
     """
     arm, study, fault = sending.arm, sending.study, sending.run.series
     taken.before = environment(described.config, described.start)
-    taken.metrics_before = await _metrics(arm)
+    taken.metrics_before = await metrics_of(arm)
     blow = await _blow(sending)
     client = await sending.client()
     try:
@@ -58,7 +58,7 @@ async def under_fault(
             struck = await _struck(client, blow, study, load, taken.records, on_live)
     finally:
         client.close()
-    taken.metrics_after = await _metrics(arm)
+    taken.metrics_after = await metrics_of(arm)
     with suppress(UnavailableError):
         after = await arm.describe()
         taken.after = environment(after.config, after.start)
@@ -122,16 +122,5 @@ async def _struck(
 
 def _is_time(load: Load, records: list[RequestRecord], now_s: float) -> bool:
     """A part of the load is answered, and something is under way."""
-    if len(records) < _QUIET_SHARE * requests_in(load):
-        return False
-    if isinstance(load, ClosedLoad):
-        return True
-    return sum(len(due.turns) for due in load.schedule if due.at_s <= now_s) > len(records)
-
-
-async def _metrics(arm: Arm) -> dict[str, float]:
-    try:
-        return await arm.metrics()
-    except UnavailableError:
-        # Who does not answer after a fault shows in its requests.
-        return {}
+    answered = len(records) >= _QUIET_SHARE * requests_in(load)
+    return answered and is_under_way(load, len(records), now_s)

@@ -34,11 +34,6 @@ def worker_of(pids: Iterable[int], role: str) -> Worker | None:
     return Worker(*found[0]) if found else None
 
 
-def launcher_of(pids: frozenset[int]) -> int | None:
-    """The one of ``pids`` that started all others; None where some have ended."""
-    return next((pid for pid in pids if pids - {pid} <= descendants(pid)), None)
-
-
 def is_replaced(worker: Worker, launcher: int) -> bool:
     """Whether another process runs in the place of ``worker``."""
     now = _workers(descendants(launcher))

@@ -16,7 +16,7 @@ from splitserve.lab.run.environment import environment
 from splitserve.lab.run.execute import OnLive, Sending, Taken, send
 from splitserve.lab.run.fleet import Fleet
 from splitserve.lab.run.gpu_memory import gpu_memory_mib
-from splitserve.lab.run.timing import ClosedLoad, Load, requests_in
+from splitserve.lab.run.timing import Load, is_under_way, requests_in
 
 ROLLBACK: Final = "rollback"
 BEFORE, UNDER_LOAD, AFTER = "before", "back under load", "after"
@@ -72,7 +72,8 @@ async def go_back(
     try:
         half = requests_in(going.load) / 2
         while not loading.done() and (  # noqa: ASYNC110 -- no event tells the middle of a load
-            len(taken.records) < half or not _is_busy(going.load, taken.records, client.now())
+            len(taken.records) < half
+            or not is_under_way(going.load, len(taken.records), client.now())
         ):
             await asyncio.sleep(_POLL_S)
         ordered_s, began_s = client.now(), clock()
@@ -102,13 +103,6 @@ def in_flight(records: Sequence[RequestRecord], ordered_s: float) -> list[Reques
         for record in records
         if record.sent_s is not None and record.intended_s <= ordered_s < record.ended_s
     ]
-
-
-def _is_busy(load: Load, records: Sequence[RequestRecord], now_s: float) -> bool:
-    """Whether something is under way; users of a closed loop always are."""
-    if isinstance(load, ClosedLoad):
-        return True
-    return sum(len(due.turns) for due in load.schedule if due.at_s <= now_s) > len(records)
 
 
 async def _memory_above(fleet: Fleet) -> float | None:
