@@ -12,6 +12,8 @@ from client import complete
 from cluster import FAKE, Cluster, started
 from test_gateways import prompt, truth
 
+from splitserve.launch.ports import free_ports
+
 SECRET = "a secret of this deployment, long enough"
 
 
@@ -21,14 +23,6 @@ class OverTcp(Cluster):
     def address(self, name: str) -> str:
         ports = {"p0": self.ports[0], "d0": self.ports[1]}
         return f"tcp:127.0.0.1:{ports[name]}"
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture

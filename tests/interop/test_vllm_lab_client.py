@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from vllm_fleet import CORES
-from vllm_instance import Instance, free_ports
+from vllm_instance import Instance
 
 from splitserve.clock import monotonic
 from splitserve.lab.load.client import Labels, LoadClient
@@ -25,6 +25,7 @@ from splitserve.lab.load.spread.crew import Crew
 from splitserve.lab.load.spread.work import split, work_of
 from splitserve.lab.load.wire.exchange import Limits
 from splitserve.lab.load.wire.target import resolve
+from splitserve.launch.ports import free_ports
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

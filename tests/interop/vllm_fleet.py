@@ -11,7 +11,9 @@ from typing import Any
 
 from client import complete
 from cluster import Cluster, leftovers, wait_until
-from vllm_instance import HOST, Instance, free_ports
+from vllm_instance import HOST, Instance
+
+from splitserve.launch.ports import free_ports
 
 LINK_S = 60.0
 

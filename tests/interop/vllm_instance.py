@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -206,15 +205,6 @@ class Instance:
         assert self.popen is not None
         with suppress(ProcessLookupError):  # all of it may have ended already
             os.killpg(self.popen.pid, number)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _new() -> str:
