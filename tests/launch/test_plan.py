@@ -249,6 +249,7 @@ def test_the_command_lines_carry_every_setting() -> None:
     for name, value in {
         "--port": "0",
         "--served-model-name": "n",
+        "--max-model-len": "4096",
         "--policy": "round_robin",
         "--request-timeout-s": "9.0",
     }.items():

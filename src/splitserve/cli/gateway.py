@@ -33,6 +33,7 @@ def gateway(
     host: options.Host = options.GATEWAY.host,
     port: options.Port = options.GATEWAY.port,
     served_model_name: options.ServedModelName = None,
+    max_model_len: options.MaxModelLen = None,
     policy: options.PolicyName = options.GATEWAY.policy,
     request_timeout_s: options.RequestTimeout = options.GATEWAY.request_timeout_s,
     ttft_deadline_s: options.TtftDeadline = options.GATEWAY.ttft_deadline_s,
@@ -70,6 +71,7 @@ def gateway(
             host=host,
             port=port,
             served_model_name=served_model_name,
+            max_model_len=max_model_len,
             policy=policy,
             request_timeout_s=request_timeout_s,
             ttft_deadline_s=ttft_deadline_s,
@@ -94,6 +96,8 @@ def check_gateway(config: GatewayConfig) -> None:
     check_value("--port", config.port, 0 <= config.port <= 65535, "must be from 0 to 65535")
     timeout_s = config.request_timeout_s
     check_value("--request-timeout-s", timeout_s, timeout_s > 0, "must be positive")
+    length = config.max_model_len
+    check_value("--max-model-len", length, length is None or length > 0, "must be positive")
     for address in config.workers:
         if address.startswith(SCHEME):
             parse_vllm_address(address)

@@ -79,8 +79,7 @@ def check_render(config: RenderConfig) -> None:
     """Raises ConfigError naming the first flag that is wrong by itself."""
     check_value("--port", config.port, 0 <= config.port <= 65535, "must be from 0 to 65535")
     length = config.max_model_len
-    if length is not None:
-        check_value("--max-model-len", length, length > 0, "must be positive")
+    check_value("--max-model-len", length, length is None or length > 0, "must be positive")
     if config.agree_with is not None and not _is_url(config.agree_with):
         raise ConfigError(f"--agree-with: {config.agree_with!r} is no URL; write http://HOST:PORT")
 

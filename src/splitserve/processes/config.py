@@ -22,6 +22,7 @@ class GatewayConfig:
     host: str = "127.0.0.1"
     port: int = 8000
     served_model_name: str | None = None
+    max_model_len: int | None = None
     policy: str = "least_loaded"
     request_timeout_s: float = 600.0
     ttft_deadline_s: float = 30.0

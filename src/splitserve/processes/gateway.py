@@ -40,6 +40,7 @@ def run(config: GatewayConfig, status: StatusPipe) -> int:
         model = ServedModel.load(
             folder,
             name=config.served_model_name,
+            max_model_len=config.max_model_len,
             tool_call_parser=config.tool_call_parser,
             reasoning_parser=config.reasoning_parser,
         )

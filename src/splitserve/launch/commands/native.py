@@ -76,6 +76,7 @@ def gateway_process(
             *(part for address in workers for part in ("--worker", address)),
             *("--host", gateway.host, "--port", str(gateway.port)),
             *("--served-model-name", model.served_as, "--policy", gateway.policy),
+            *_length_flag(model),
             *("--request-timeout-s", str(gateway.request_timeout_s)),
             *("--ttft-deadline-s", str(gateway.ttft_deadline_s)),
             *("--max-queued", str(gateway.max_queued)),
@@ -110,9 +111,13 @@ def _tier_flags(group: WorkerGroup) -> tuple[str, ...]:
 
 
 def _model_flags(model: ModelAsked) -> tuple[str, ...]:
-    length = model.max_model_len
     return (
         *("--dtype", model.dtype, "--load-format", model.load_format, "--seed", str(model.seed)),
         *("--block-size", str(model.block_size)),
-        *(("--max-model-len", str(length)) if length is not None else ()),
+        *_length_flag(model),
     )
+
+
+def _length_flag(model: ModelAsked) -> tuple[str, ...]:
+    length = model.max_model_len
+    return () if length is None else ("--max-model-len", str(length))
