@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 import msgspec
 import pytest
 from posting_pools import ALL, LAYOUT, PATIENCE_S, Rig, opened
 
-from splitserve.errors import ConfigError, ProtocolMismatch, TransferFailed
+from splitserve.errors import BugError, ConfigError, ProtocolMismatch, TransferFailed
 from splitserve.protocol.memory import MemoryRegion
 from splitserve.transfer.connectors.nixl import NixlConnector
 
@@ -35,9 +38,10 @@ def near(rig: Rig) -> Iterator[Rig]:
 
 def test_the_way_is_tcp_where_nothing_else_is_allowed(rig: Rig, near: Rig) -> None:
     peer = rig.connector.connect(near.connector.describe())
-    assert rig.connector.way(peer) == "tcp"
+    assert rig.connector.route(peer).way == "tcp"
     rig.connector.disconnect(peer)
-    assert rig.connector.way(peer) is None
+    with pytest.raises(BugError):
+        rig.connector.route(peer)
 
 
 @pytest.mark.parametrize("wrong", [{"device": "cuda:x"}, {"address": -1}, {"ways": ["pigeon"]}])
@@ -88,3 +92,20 @@ def test_without_the_package_the_error_says_how_to_get_it(
 def test_a_device_that_it_does_not_know_is_refused(device: str) -> None:
     with pytest.raises(ConfigError, match="knows no device"):
         NixlConnector().open(MemoryRegion(4096, LAYOUT.pool_bytes, device), LAYOUT)
+
+
+@needs_nixl
+def test_the_thread_of_nixl_is_told_to_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = next(name for name in ("nixl_cu13", "nixl_cu12", "nixl") if find_spec(name))
+    bindings = import_module(f"{package}._api").nixlBind
+    told: list[int] = []
+    agent = bindings.nixlAgent
+
+    def spied(name: str, config: Any) -> Any:
+        told.append(config.pthrDelay)
+        return agent(name, config)
+
+    monkeypatch.setattr(bindings, "nixlAgent", spied)
+    with opened(NixlConnector(patience_s=PATIENCE_S), fill=0):
+        assert told[0] > 0
+    assert bindings.nixlAgentConfig().pthrDelay == 0, "others' agents are as they were"
