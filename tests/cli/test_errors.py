@@ -93,11 +93,6 @@ def test_each_kind_of_error_has_its_code(error: SplitserveError, code: int) -> N
             "--kv-tier-disk-bytes has no folder: add --kv-tier-disk-path (got 1024)",
         ),
         (
-            (*WORKER, "--device", "cuda:1", "--kv-tier-memory-bytes", "1GiB"),
-            "--device 'cuda': the KV tier reaches KV pools in host memory only; leave out "
-            "--kv-tier-memory-bytes and --kv-tier-disk-path, or use cpu",
-        ),
-        (
             (*WORKER, "--no-enable-prefix-caching", "--kv-tier-memory-bytes", "1GiB"),
             "--enable-prefix-caching must be on where there is a KV tier",
         ),

@@ -198,6 +198,24 @@ def ends(connector: Connector, transfers: Sequence[TransferId]) -> dict[Transfer
     return ended
 
 
+WAYS = {
+    "cuda_ipc": {"cuda_ipc"},
+    "memory": {"memory"},
+    "mooncake": {"tcp"},
+    "nixl": {"shm", "tcp", "rdma"},
+    "shm": {"shm"},
+    "tcp": {"tcp"},
+}
+
+
+def test_the_way_to_a_peer_is_told_while_it_is_connected(name: str, pair: Pair) -> None:
+    peer = pair.connect()
+    assert pair.connector.route(peer).way in WAYS[name]
+    pair.connector.disconnect(peer)
+    with pytest.raises(BugError):
+        pair.connector.route(peer)
+
+
 @pytest.mark.parametrize("layer", range(LAYOUT.num_layers))
 def test_written_bytes_arrive_where_they_were_sent_and_nowhere_else(pair: Pair, layer: int) -> None:
     wanted = [

@@ -14,7 +14,7 @@ from splitserve.doctor.deployment import examine_deployment
 from splitserve.errors import ConfigError, UnavailableError
 
 METRICS = """splitserve_worker_connected{worker="decode-0"} 1
-splitserve_link{prefill="p0",decode="decode-0",connector="shm"} 1
+splitserve_link{prefill="p0",decode="decode-0",connector="shm",way="shm",faster=""} 1
 splitserve_handoff_exposed_seconds_count 2
 splitserve_handoff_exposed_seconds_sum 0.02
 """
@@ -63,6 +63,7 @@ def test_a_gateway_tells_of_itself() -> None:
     assert (report.url, report.ready, report.version, report.models) == (url, True, "0.9", ("m",))
     assert [worker.name for worker in report.workers] == ["decode-0"]
     assert [link.connector for link in report.links] == ["shm"]
+    assert [(link.way, link.faster) for link in report.links] == [("shm", "")]
     assert report.handoffs.exposed_ms == pytest.approx(10.0)
     assert report.clock is not None
     assert abs(report.clock.offset_s) <= report.clock.error_s

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from splitserve.doctor.deployment_advice import deployment_advice
-from splitserve.doctor.findings import ClockOffset, Handoffs, RunningWorker
+from splitserve.doctor.findings import ClockOffset, Handoffs, RunningLink, RunningWorker
 
 from .made import deployment
 
@@ -50,6 +50,11 @@ def test_a_sound_deployment_is_not_complained_of() -> None:
             "warning",
             "2 steps down the failure ladder beside 10 handoffs: 2 local: full",
         ),
+        (
+            {"links": (RunningLink("p0", "d0", "tcp", "tcp", "shm"),)},
+            "warning",
+            "KV goes by tcp (connector tcp) though shm could be taken: p0 to d0",
+        ),
         ({"clock": ClockOffset(-3.0, 0.6)}, "warning", "-3.0 s"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -59,6 +64,20 @@ def test_what_is_amiss_is_said(changes: dict[str, Any], level: str, says: str) -
     assert one.level == level
     assert says in one.says
     assert one.cure
+
+
+def test_slow_links_of_one_kind_are_one_advice() -> None:
+    slow = ("tcp", "tcp", "shm")
+    links = (
+        RunningLink("p0", "d0", *slow),
+        RunningLink("p0", "d1", *slow),
+        RunningLink("p0", "d2", "shm", "shm"),
+        RunningLink("p0", "d3", "nixl", "tcp", "cuda_ipc"),
+    )
+    ours, ucx = deployment_advice(deployment(links=links))
+    assert ours.says.endswith(": p0 to d0, p0 to d1")
+    assert "leave out the connector" in ours.cure
+    assert "UCX_TLS" in ucx.cure
 
 
 def test_a_worker_that_is_not_connected_is_told_by_the_gateways_own_warning_only() -> None:

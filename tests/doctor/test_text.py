@@ -106,12 +106,12 @@ def test_a_topology_that_would_not_start_has_no_table_of_workers() -> None:
 def test_a_deployment_is_shown() -> None:
     report = deployment(
         workers=(RunningWorker("d0", True, "closed", 2.0, 1.0, 0.0, {"free": 5.0, "held": 0.0}),),
-        links=(RunningLink("p0", "d0", "shm"),),
+        links=(RunningLink("p0", "d0", "tcp", "tcp", "shm"),),
         handoffs=Handoffs(4, 1 << 20, 2.5, {}),
         clock=ClockOffset(0.25, 0.6),
     )
     lines = list(report_lines(report))
     assert row(lines, "d0").split() == ["d0", "yes", "closed", "2", "1", "5", "free"]
-    assert row(lines, "p0").split() == ["p0", "d0", "shm"]
+    assert row(lines, "p0").split() == ["p0", "d0", "tcp", "tcp", "(shm", "could", "be", "taken)"]
     assert "4 with 1 MiB, 2.5 ms exposed" in row(lines, "handoffs")
     assert "+0.25 s" in row(lines, "clock")

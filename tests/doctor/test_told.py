@@ -1,5 +1,7 @@
 """What is read from a gateway's /metrics page."""
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -7,7 +9,7 @@ from splitserve.doctor.findings import Handoffs, RunningLink
 from splitserve.doctor.told import told_by
 from splitserve.ids import RequestId
 from splitserve.processes.gateway_metrics import RouterMetrics, WorkerMetrics
-from splitserve.protocol.telemetry import KVCounts, Load
+from splitserve.protocol.telemetry import KVCounts, LinkWay, Load
 from splitserve.router.workers.record import WorkerSnapshot
 
 KV = KVCounts(free=1, cached=2, held=3, granted=4, exported=5, quarantined=6)
@@ -26,7 +28,15 @@ def snapshot(name: str, *, connected: bool, breaker: str) -> WorkerSnapshot:
         breaker=breaker,
         aborted_strays=0,
         failed_strays=0,
-        connector="shm",
+        connector="tcp",
+    )
+
+
+def prefill() -> WorkerSnapshot:
+    """Linked to one of them by a way that is not the fastest."""
+    there = snapshot("prefill-0", connected=True, breaker="closed")
+    return replace(
+        there, role="prefill", load=Load(KV, *[0] * 7, ways=(LinkWay("decode-0", "tcp", "shm"),))
     )
 
 
@@ -39,13 +49,14 @@ def page() -> str:
     workers = [
         snapshot("decode-0", connected=True, breaker="open"),
         snapshot("decode-1", connected=False, breaker="closed"),
+        prefill(),
     ]
     registry.register(WorkerMetrics(lambda: workers))
     return generate_latest(registry).decode()
 
 
 def test_workers_are_read_as_the_gateway_shows_them() -> None:
-    there, gone = told_by(page()).workers
+    there, gone, _ = told_by(page()).workers
     assert (there.name, there.connected, there.breaker) == ("decode-0", True, "open")
     assert there.kv_blocks == {
         "free": 1,
@@ -71,7 +82,7 @@ def test_handoffs_are_counted_and_their_exposed_time_is_the_mean() -> None:
 
 
 def test_links_are_read() -> None:
-    assert told_by(page()).links == (RunningLink("prefill-0", "decode-0", "shm"),)
+    assert told_by(page()).links == (RunningLink("prefill-0", "decode-0", "tcp", "tcp", "shm"),)
 
 
 @pytest.mark.parametrize("text", ["", "<html>not found</html>", "a_total 1\n"])

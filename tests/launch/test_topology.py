@@ -143,10 +143,6 @@ def test_the_least_file_is_a_model_and_one_group() -> None:
             "kv_tier_disk_bytes must be positive beside workers[0].kv_tier_disk_path (got 0)",
         ),
         (
-            WORKERS + 'device = "cuda"\nkv_tier_memory_bytes = "1GiB"\n',
-            "workers[0].device 'cuda': the KV tier reaches KV pools in host memory only; leave out",
-        ),
-        (
             WORKERS + 'enable_prefix_caching = false\nkv_tier_memory_bytes = "1GiB"\n',
             "workers[0].enable_prefix_caching must be on where there is a KV tier",
         ),

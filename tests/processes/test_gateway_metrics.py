@@ -1,7 +1,7 @@
 from prometheus_client import CollectorRegistry
 
 from splitserve.processes.gateway_metrics import RouterMetrics, WorkerMetrics
-from splitserve.protocol.telemetry import KVCounts, Load, TierCounts
+from splitserve.protocol.telemetry import KVCounts, LinkWay, Load, TierCounts
 from splitserve.router.workers.record import WorkerSnapshot
 
 KV = KVCounts(free=1, cached=0, held=0, granted=0, exported=0, quarantined=0)
@@ -49,11 +49,13 @@ def snapshot(name: str, load: Load | None) -> WorkerSnapshot:
 
 def test_links_are_shown_as_decode_workers_report_them() -> None:
     linked = Load(KV, 0, 0, 0, 0, 0, 0, 0, linked=("p0", "p1"))
-    workers = [snapshot("d0", linked), snapshot("gone", None)]
+    told = Load(KV, 0, 0, 0, 0, 0, 0, 0, ways=(LinkWay("d0", "tcp", "shm"), LinkWay("d9", "a", "")))
+    workers = [snapshot("d0", linked), snapshot("gone", None), snapshot("p0", told)]
     registry = CollectorRegistry()
     registry.register(WorkerMetrics(lambda: workers))
-    for prefill in ("p0", "p1"):
+    for prefill, way, faster in (("p0", "tcp", "shm"), ("p1", "", "")):
         labels = {"prefill": prefill, "decode": "d0", "connector": "shm"}
+        labels |= {"way": way, "faster": faster}
         assert registry.get_sample_value("splitserve_link", labels) == 1
     (links,) = (family for family in registry.collect() if family.name == "splitserve_link")
     assert len(links.samples) == 2
@@ -74,6 +76,7 @@ def test_what_workers_count_is_shown_for_each_and_for_each_level_of_its_tier() -
         pulled_tokens=12,
         pulled_bytes=13,
         tier=tier,
+        skipped_pulls=14,
     )
     plain = Load(KV, 0, 0, 0, 0, 0, 0, 0)
     workers = [snapshot("p0", counted), snapshot("d0", plain), snapshot("gone", None)]
@@ -87,6 +90,7 @@ def test_what_workers_count_is_shown_for_each_and_for_each_level_of_its_tier() -
     assert value("prompt_tokens_computed", worker="p0") == 11
     assert value("pulled_tokens", worker="p0") == 12
     assert value("pulled_bytes", worker="p0") == 13
+    assert value("pull_skipped", worker="p0", reason="cost") == 14
     assert value("pulled_bytes", worker="d0") == 0
     assert value("pulled_bytes", worker="gone") is None
     for level, first in (("memory", 1), ("disk", 6)):

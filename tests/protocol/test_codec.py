@@ -43,6 +43,7 @@ from splitserve.protocol.handoff import (
 )
 from splitserve.protocol.sampling import SamplingParams
 from splitserve.protocol.telemetry import KVCounts, Load
+from splitserve.protocol.whereabouts import Whereabouts
 
 REQUEST = GenerateRequest(
     RequestId("r"), (1, 2, 3), SamplingParams(seed=2**63, max_tokens=5, logit_bias={7: -1.5})
@@ -107,6 +108,9 @@ EVERY_MESSAGE: list[Message] = [
     Renew((HandoffId("r#0"),)),
     Attach(WorkerId("p0"), Incarnation("i"), 7, FINGERPRINT, "shm"),
     Attached(WorkerId("d0"), Incarnation("i"), "a>b", FINGERPRINT, b"\x00\xff"),
+    Attached(
+        WorkerId("d0"), Incarnation("i"), "a>b", FINGERPRINT, b"", Whereabouts("h", "r", True)
+    ),
     Load(KVCounts(1, 2, 3, 4, 5, 6), 1, 2, 3, 4, 5, 6, 7, ("p0",), True, "decode", 2, 0.5),
 ]
 

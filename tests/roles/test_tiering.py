@@ -288,7 +288,13 @@ def make_worker(tmp_path: Path) -> Iterator[Callable[[], Worker]]:
         nbytes = info.layout.block_bytes * info.layout.num_layers + 64
         config = TierConfig(8 * nbytes, tmp_path / "disk", 1000 * nbytes)
         (region,) = engine.regions()
-        tier = open_tier(config, info.content_hash, info.layout, region, shared)
+        tier = open_tier(
+            config,
+            info.content_hash,
+            info.layout,
+            lambda: HostBlockCopier(region, info.layout),
+            shared,
+        )
         assert tier is not None
         worker = Worker(engine, tier, Tiering(engine, tier.thread, time.monotonic))
         workers.append(worker)

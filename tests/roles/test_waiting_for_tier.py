@@ -29,6 +29,7 @@ from splitserve.protocol.telemetry import TierCounts
 from splitserve.roles.departure import LINGER_S
 from splitserve.roles.tiering import BlockTier
 from splitserve.tier.config import TierConfig
+from splitserve.tier.copier import HostBlockCopier
 from splitserve.tier.opening import Tier, open_tier
 
 PROMPT = tuple(range(20, 41))
@@ -320,7 +321,12 @@ def real(tmp_path: Path) -> Iterator[Callable[[Engine], BlockTier]]:
         info = engine.describe()
         (region,) = engine.regions()
         config = TierConfig(disk_path=tmp_path / "kv", disk_bytes=1 << 20)
-        tier = open_tier(config, info.content_hash, info.layout, region)
+        tier = open_tier(
+            config,
+            info.content_hash,
+            info.layout,
+            lambda: HostBlockCopier(region, info.layout),
+        )
         assert tier is not None
         opened.append(tier)
         return tier.thread

@@ -10,13 +10,22 @@ import pytest
 from tier_rig import FILE, LAYOUT, Pool, blocks_in, content, digest
 
 from splitserve.errors import ConfigError
-from splitserve.protocol.memory import MemoryRegion
 from splitserve.tier.config import TierConfig
+from splitserve.tier.copier import HostBlockCopier
 from splitserve.tier.folder import check_room, private_folder
 from splitserve.tier.opening import Tier, open_tier
 from splitserve.tier.worker_thread import Loaded, Stored
 
 MODEL = "a model"
+
+
+class Copier(HostBlockCopier):
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool.region, LAYOUT)
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Host:
@@ -28,13 +37,18 @@ class Host:
         self.disk = root / "disk"
         self.pool = Pool()
         self.tiers: list[Tier] = []
+        self.copiers: list[Copier] = []
+
+    def open_copier(self) -> Copier:
+        self.copiers.append(Copier(self.pool))
+        return self.copiers[-1]
 
     @property
     def memory(self) -> Path:
         return self.shared / f"splitserve-{os.geteuid()}" / "kv"
 
     def open(self, config: TierConfig, model: str = MODEL) -> Tier:
-        tier = open_tier(config, model, LAYOUT, self.pool.region, self.shared)
+        tier = open_tier(config, model, LAYOUT, self.open_copier, self.shared)
         assert tier is not None
         self.tiers.append(tier)
         return tier
@@ -74,7 +88,7 @@ def found(host: Host, tier: Tier, number: int) -> bool:
 
 
 def test_nothing_asked_for_is_no_tier(host: Host) -> None:
-    assert open_tier(TierConfig(), MODEL, LAYOUT, host.pool.region, host.shared) is None
+    assert open_tier(TierConfig(), MODEL, LAYOUT, host.open_copier, host.shared) is None
     assert list(host.shared.iterdir()) == []
 
 
@@ -140,15 +154,16 @@ def test_a_tier_closes_twice(host: Host) -> None:
 )
 def test_what_cannot_be_is_refused_by_name(host: Host, config: TierConfig, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        open_tier(config, MODEL, LAYOUT, host.pool.region, host.shared)
+        open_tier(config, MODEL, LAYOUT, host.open_copier, host.shared)
+    assert host.copiers == []
 
 
-def test_a_pool_on_a_gpu_is_refused_before_anything_is_made(host: Host) -> None:
-    region = MemoryRegion(0, LAYOUT.pool_bytes, "cuda:0")
-    with pytest.raises(ConfigError, match="leave out"):
-        open_tier(host.both(), MODEL, LAYOUT, region, host.shared)
-    assert not host.disk.exists()
-    assert list(host.shared.iterdir()) == []
+def test_the_way_to_the_pool_is_closed_with_the_tier(host: Host) -> None:
+    tier = host.open(host.both())
+    (copier,) = host.copiers
+    assert not copier.closed
+    tier.close()
+    assert copier.closed
 
 
 def test_a_folder_open_to_others_is_refused(tmp_path: Path) -> None:

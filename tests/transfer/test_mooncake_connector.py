@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from posting_pools import LAYOUT, PATIENCE_S, Rig, opened
 
-from splitserve.errors import ConfigError, ProtocolMismatch, TransferFailed
+from splitserve.errors import BugError, ConfigError, ProtocolMismatch, TransferFailed
 from splitserve.protocol.gate import Tls
 from splitserve.protocol.memory import MemoryRegion
 from splitserve.transfer.connectors.mooncake import MooncakeConnector
@@ -56,9 +56,10 @@ def test_more_pieces_than_are_submitted_at_a_time_all_arrive(rig: Rig, near: Rig
 
 def test_the_way_is_known_while_a_peer_is_connected(rig: Rig, near: Rig) -> None:
     peer = rig.connector.connect(near.connector.describe())
-    assert rig.connector.way(peer) == "tcp"
+    assert rig.connector.route(peer).way == "tcp"
     rig.connector.disconnect(peer)
-    assert rig.connector.way(peer) is None
+    with pytest.raises(BugError):
+        rig.connector.route(peer)
 
 
 @pytest.mark.parametrize("wrong", [{"device": "cuda:x"}, {"address": -1}, {"metadata": 3}])

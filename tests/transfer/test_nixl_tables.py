@@ -2,7 +2,7 @@
 
 import pytest
 
-from splitserve.transfer.nixl.path import Way, likely_way, open_ways
+from splitserve.transfer.nixl.path import Way, likely_route, likely_way, open_ways
 from splitserve.transfer.nixl.tables import tables
 from splitserve.transfer.plan import Span
 from splitserve.transfer.posting.pairs import Pairs, Place
@@ -43,3 +43,36 @@ def test_the_best_way_of_both_sides_is_the_likely_one(
     peer_host: str, peer_ways: list[Way], expected: Way | None
 ) -> None:
     assert likely_way("here", ["shm", "rc", "tcp"], peer_host, peer_ways) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "setting", "way", "why"),
+    [
+        (["tcp"], ["shm", "tcp"], "tcp", "tcp", "UCX_TLS=tcp forbids it"),
+        (["tcp"], ["shm", "tcp"], "all", "tcp", "kernel.yama.ptrace_scope"),
+        (["shm", "tcp"], ["tcp"], "all", "tcp", "at the peer"),
+        (["shm", "tcp"], ["shm", "tcp"], "all", "shm", None),
+        ([], ["shm"], "none", "", "UCX_TLS=none forbids it"),
+    ],
+    ids=["setting", "kernel", "peer", "taken", "no way"],
+)
+def test_a_way_that_is_not_taken_has_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+    own: list[Way],
+    peer: list[Way],
+    setting: str,
+    way: str,
+    why: str | None,
+) -> None:
+    monkeypatch.setenv("UCX_TLS", setting)
+    route = likely_route("here", own, "here", peer)
+    assert route.way == way
+    if why is None:
+        assert "shm" not in route.passed
+    else:
+        assert why in route.passed["shm"]
+
+
+def test_rdma_has_the_name_that_it_has_with_other_connectors() -> None:
+    assert likely_route("here", ["rc", "tcp"], "there", ["rc", "tcp"]).way == "rdma"
+    assert "rdma" in likely_route("here", ["tcp"], "there", ["rc", "tcp"]).passed

@@ -162,7 +162,7 @@ KVTierMemory = Annotated[
         "--kv-tier-memory-bytes",
         metavar="SIZE",
         help="Keep KV behind the prefix caches in the host's memory, up to this size for all its "
-        "workers together (cpu).",
+        "workers together.",
         show_default="none is kept",
     ),
 ]

@@ -146,7 +146,7 @@ def check_worker(config: WorkerConfig) -> None:
     kind = parse_device(config.device).kind
     check_fit("--", config.engine, kind, config.connector)
     caching = config.enable_prefix_caching
-    check_tier(lambda key: f"--{key.replace('_', '-')}", config.kv_tier, kind, caching)
+    check_tier(lambda key: f"--{key.replace('_', '-')}", config.kv_tier, caching)
     address = parse_address(config.listen)
     if isinstance(address, TcpAddress) and is_wildcard(address.host):
         raise ConfigError(

@@ -1,10 +1,12 @@
 """What to change in a running deployment, from what it tells. Pure."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from splitserve.doctor.findings import Advice, DeploymentReport, RunningWorker
+from splitserve.doctor.findings import Advice, DeploymentReport, RunningLink, RunningWorker
 from splitserve.router.workers.record import STALLED_S
+from splitserve.transfer.ways import cure
 
 CLOCKS_APART_S: Final = 1.0
 FALLBACK_SHARE: Final = 0.01
@@ -16,6 +18,7 @@ def deployment_advice(report: DeploymentReport) -> Iterator[Advice]:
     yield from _readiness(report)
     for worker in report.workers:
         yield from _worker(worker)
+    yield from _slow_links(report.links)
     yield from _handoffs(report)
     yield from _clock(report)
 
@@ -63,6 +66,23 @@ def _worker(worker: RunningWorker) -> Iterator[Advice]:
             f"{worker.name} has {quarantined / blocks:.0%} of its KV blocks in quarantine: a "
             "writer has neither said that it stopped nor ended",
             "look for a prefill worker that hangs (SIGSTOP, a dead network), and restart it",
+        )
+
+
+def _slow_links(links: Sequence[RunningLink]) -> Iterator[Advice]:
+    """The pairs of one kind together."""
+    pairs: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for link in links:
+        if link.faster:
+            kind = link.connector, link.way, link.faster
+            pairs[kind].append(f"{link.prefill} to {link.decode}")
+    for (connector, way, faster), names in pairs.items():
+        yield Advice(
+            "warning",
+            "slow",
+            f"KV goes by {way} (connector {connector}) though {faster} could be taken: "
+            f"{', '.join(names)}",
+            cure(connector, faster),
         )
 
 

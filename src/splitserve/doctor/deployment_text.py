@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from splitserve.doctor.findings import ClockOffset, DeploymentReport, RunningWorker
+from splitserve.doctor.findings import ClockOffset, DeploymentReport, RunningLink, RunningWorker
 from splitserve.doctor.table import table
 from splitserve.launch.sizes import format_size
 
@@ -33,8 +33,13 @@ def deployment_lines(report: DeploymentReport) -> Iterator[str]:
         yield from table([titles, *map(_worker, report.workers)])
     if report.links:
         yield ""
-        rows = [(one.prefill, one.decode, one.connector) for one in report.links]
-        yield from table([("from", "to", "connector"), *rows])
+        yield from table([("from", "to", "connector", "way"), *map(_link, report.links)])
+
+
+def _link(link: RunningLink) -> Sequence[str]:
+    way = link.way or "it does not say"
+    slow = f" ({link.faster} could be taken)" if link.faster else ""
+    return (link.prefill, link.decode, link.connector, way + slow)
 
 
 def _clock(clock: ClockOffset | None) -> str:

@@ -80,8 +80,8 @@ class Link:
 
     ``path`` is ``memcpy`` (within one process), ``socket`` (plain, over loopback) or a connector.
     ``latency_ms`` is the time of one block, of 64 KiB. ``first_ms`` is from connecting to the first
-    block in place. ``way`` is what NIXL or Mooncake use, as far as is known. ``why`` says
-    why it is not ``measured``: ``missing`` here, ``failed``, or ``wrong``: other bytes arrived.
+    block in place. ``way`` is what the connector uses, as far as is known. ``why`` says why
+    it is not ``measured``: ``missing`` here, ``failed``, or ``wrong``: other bytes arrived.
     """
 
     path: str
@@ -211,11 +211,14 @@ class RunningWorker:
 
 @dataclass(frozen=True, slots=True)
 class RunningLink:
-    """A prefill worker that may write into a decode worker."""
+    """A prefill worker that may write into a decode worker. ``way`` is empty where nobody tells;
+    ``faster`` names one that could be taken instead."""
 
     prefill: str
     decode: str
     connector: str
+    way: str = ""
+    faster: str = ""
 
 
 @dataclass(frozen=True, slots=True)

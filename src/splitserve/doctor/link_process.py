@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Final, Literal
 
 import msgspec
 
@@ -74,11 +74,6 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 Said = Opened | Measured | Failed
 
 
-@runtime_checkable
-class _TellsWay(Protocol):
-    def way(self, peer: PeerId) -> str | None: ...
-
-
 def take(path: str, end: End, pipe: Connection) -> None:
     """Says Opened; asked for it, the digest of what has arrived."""
     with _heard(pipe):
@@ -135,9 +130,8 @@ def _measured(connector: Connector, pool: Pool, seconds: float, description: byt
     times = _repeated(lambda: _moved_s(connector, peer, whole, every), seconds)
     rate = _gb_per_s(PROMPT_BYTES, times)
     short = _repeated(lambda: _moved_s(connector, peer, block, layers=1), seconds / 4)
-    way = connector.way(peer) if isinstance(connector, _TellsWay) else None
-    digest = pool.digest(SOURCES)
-    return Measured(rate, quantile(short, 0.5) * 1e3, first_s * 1e3, way or "", digest)
+    way, digest = connector.route(peer).way, pool.digest(SOURCES)
+    return Measured(rate, quantile(short, 0.5) * 1e3, first_s * 1e3, way, digest)
 
 
 def _spans(layout: KVLayout, sources: Sequence[int], targets: Sequence[int]) -> list[Span]:

@@ -93,7 +93,7 @@ def _link(link: Link, links: Sequence[Link]) -> Sequence[str]:
     share = "" if copy is None or link.path == MEMCPY else f"{link.gb_per_s / copy.gb_per_s:.0%}"
     first = _ms(link.first_ms) if link.first_ms else ""
     latency = _ms(link.latency_ms) if link.path != MEMCPY else ""
-    way = f"probably by {link.way}" if link.way else ""
+    way = f"probably by {link.way}" if link.way not in ("", link.path) else ""
     return (*ends, f"{link.gb_per_s:.3g}", share, latency, first, way)
 
 

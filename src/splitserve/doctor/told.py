@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,6 +25,8 @@ class Told:
 
 Samples = Mapping[str, list[Sample]]
 """By the samples' names."""
+
+_OF_A_LINK: Final = ("prefill", "decode", "connector", "way", "faster")
 
 
 def told_by(page: str) -> Told:
@@ -69,7 +72,7 @@ def _worker(name: str, samples: Samples) -> RunningWorker:
 
 def _links(samples: Samples) -> tuple[RunningLink, ...]:
     return tuple(
-        RunningLink(*(one.labels.get(name, "") for name in ("prefill", "decode", "connector")))
+        RunningLink(*(one.labels.get(name, "") for name in _OF_A_LINK))
         for one in samples.get("splitserve_link", ())
     )
 

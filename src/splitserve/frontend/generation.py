@@ -37,6 +37,7 @@ from splitserve.frontend.render.job import Job
 from splitserve.frontend.render.pipeline import Renderer
 from splitserve.frontend.request_id import HEADER, LiveIds, asked_id
 from splitserve.frontend.request_metrics import request_metrics
+from splitserve.frontend.session import session_of
 from splitserve.frontend.sse import Response
 from splitserve.protocol.course import Course
 from splitserve.protocol.generator import Generator
@@ -59,11 +60,13 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """``at`` is the clock's time; ``owner`` whose key came with the request."""
+    """``at`` is the clock's time; ``owner`` whose key came with the request; ``session`` names what
+    it belongs to, see ``session.py``."""
 
     answer_id: str
     at: float
     owner: str
+    session: str
 
 
 class GenerationEndpoint:
@@ -83,7 +86,9 @@ class GenerationEndpoint:
         outcome: Outcome = "cancelled"
         try:
             body = await read_body(scope, receive, service.config.max_body_bytes)
-            arrival = _Arrival(answer_id, arrived, owner_of(scope))
+            owner = owner_of(scope)
+            session = session_of(scope, service.config.session_header, owner)
+            arrival = _Arrival(answer_id, arrived, owner, session)
             answering = self._answer(body, arrival, response)
             await until_disconnect(receive, answering, service.live.aborted(answer_id))
             outcome = "ok"
@@ -122,6 +127,7 @@ class GenerationEndpoint:
     def _choices(self, job: Job, arrival: _Arrival, emits: Sequence[Emit]) -> list[Choice]:
         service = self._service
         told = service.config.enable_per_request_metrics and len(emits) == 1
+        requests = job.requests(arrival.answer_id, arrival.owner, arrival.session)
         return [
             Choice(
                 request,
@@ -135,9 +141,7 @@ class GenerationEndpoint:
                 emit,
                 Course() if told else None,
             )
-            for number, (request, emit) in enumerate(
-                zip(job.requests(arrival.answer_id, arrival.owner), emits, strict=True)
-            )
+            for number, (request, emit) in enumerate(zip(requests, emits, strict=True))
         ]
 
 

@@ -55,7 +55,7 @@ def check_fit(prefix: str, engine: str, device: str, connector: str) -> None:
 
 def _check_tier(path: str, group: WorkerGroup) -> None:
     caching = group.enable_prefix_caching
-    check_tier(lambda key: f"{path}.{key}", group.kv_tier, group.device, caching)
+    check_tier(lambda key: f"{path}.{key}", group.kv_tier, caching)
 
 
 def _check_numbers(path: str, group: WorkerGroup) -> None:

@@ -10,9 +10,7 @@ from splitserve.tier.config import TierConfig
 TIER_KEYS = ("kv_tier_memory_bytes", "kv_tier_disk_path", "kv_tier_disk_bytes")
 
 
-def check_tier(
-    named: Callable[[str], str], tier: TierConfig, device: str, enable_prefix_caching: bool
-) -> None:
+def check_tier(named: Callable[[str], str], tier: TierConfig, enable_prefix_caching: bool) -> None:
     """Raises ConfigError that names the first wrong setting; ``named`` makes its name from that of
     a key."""
     memory, path, disk = map(named, TIER_KEYS)
@@ -24,11 +22,6 @@ def check_tier(
         check_value(disk, tier.disk_bytes, tier.disk_bytes > 0, f"must be positive beside {path}")
     if not tier.wanted:
         return
-    if device != "cpu":
-        raise ConfigError(
-            f"{named('device')} {device!r}: the KV tier reaches KV pools in host memory only; "
-            f"leave out {memory} and {path}, or use cpu"
-        )
     caching = enable_prefix_caching
     rule = "must be on where there is a KV tier: that lies behind the prefix cache"
     check_value(named("enable_prefix_caching"), caching, caching, rule)

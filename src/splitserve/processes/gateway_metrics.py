@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from splitserve.ids import RequestId
 from splitserve.metrics import LATENCY_BUCKETS_S, Counter, Histogram
-from splitserve.protocol.telemetry import KVCounts, Load, TierCounts
+from splitserve.protocol.telemetry import KVCounts, LinkWay, Load, TierCounts
 from splitserve.router.policy.base import Observation, Placement
 from splitserve.router.workers.breaker import BreakerState
 from splitserve.router.workers.record import WorkerSnapshot
@@ -212,6 +212,7 @@ class WorkerMetrics(Collector):
         yield from (breaker, since_step, reconciled)
         yield _links(workers)
         yield from _counted(workers)
+        yield _skipped(workers)
         yield from _counted_by_level(workers)
 
 
@@ -221,15 +222,23 @@ def _by_state(kv: KVCounts) -> list[tuple[str, int]]:
 
 
 def _links(workers: Sequence[WorkerSnapshot]) -> GaugeMetricFamily:
-    """Without a sample for a pair that is not linked: /ready warns of it."""
+    """Without a sample for a pair that is not linked: /ready warns of it. Who prefills tells the
+    way."""
     family = GaugeMetricFamily(
         "splitserve_link",
         "1 while a prefill worker is linked",
-        labels=["prefill", "decode", "connector"],
+        labels=["prefill", "decode", "connector", "way", "faster"],
     )
+    ways = {
+        (prefill.worker, one.decode): one
+        for prefill in workers
+        for one in (prefill.load.ways if prefill.load is not None else ())
+    }
     for decode in workers:
         for prefill in decode.load.linked if decode.load is not None else ():
-            family.add_metric([prefill, decode.worker, decode.connector], 1)
+            way = ways.get((prefill, decode.worker), LinkWay(decode.worker, "", ""))
+            pair = [prefill, decode.worker, decode.connector]
+            family.add_metric([*pair, way.way, way.faster], 1)
     return family
 
 
@@ -240,6 +249,18 @@ def _counted(workers: Sequence[WorkerSnapshot]) -> Iterator[CounterMetricFamily]
             if worker.load is not None:
                 family.add_metric([worker.worker], read(worker.load))
         yield family
+
+
+def _skipped(workers: Sequence[WorkerSnapshot]) -> CounterMetricFamily:
+    family = CounterMetricFamily(
+        "splitserve_pull_skipped",
+        "Times a prompt's start was computed although a decode worker had it",
+        labels=["worker", "reason"],
+    )
+    for worker in workers:
+        if worker.load is not None:
+            family.add_metric([worker.worker, "cost"], worker.load.skipped_pulls)
+    return family
 
 
 def _counted_by_level(workers: Sequence[WorkerSnapshot]) -> Iterator[CounterMetricFamily]:

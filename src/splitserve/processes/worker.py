@@ -19,18 +19,22 @@ from splitserve.engine.registry import create_engine
 from splitserve.errors import UnavailableError
 from splitserve.ids import WorkerId, new_incarnation
 from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
+from splitserve.loading import load
 from splitserve.modelstore.resolve import resolve
 from splitserve.protocol.address import TcpAddress, parse_address
 from splitserve.protocol.control import PROTOCOL_VERSION
 from splitserve.protocol.gate import Gate
+from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.roles.config import WorkerConfig
 from splitserve.roles.liveness import PidWatch
 from splitserve.roles.loop import Outbox
 from splitserve.roles.server import WorkerServer
 from splitserve.roles.tiering import Tiering
 from splitserve.roles.worker import Worker, WorkerFacts
+from splitserve.tier.copier import BlockCopier, HostBlockCopier
 from splitserve.tier.opening import Tier, open_tier
 from splitserve.transfer.base import Connector
+from splitserve.transfer.hosts import whereabouts
 from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.registry import choose_connector, create_connector
 
@@ -112,7 +116,19 @@ def _tier(config: WorkerConfig, engine: Engine) -> Tier | None:
     """Open over the engine's pool, where it is asked for. Raises ConfigError, UnavailableError."""
     info = engine.describe()
     (region,) = engine.regions()
-    return open_tier(config.kv_tier, info.content_hash, info.layout, region)
+    return open_tier(
+        config.kv_tier, info.content_hash, info.layout, lambda: _copier(region, info.layout)
+    )
+
+
+def _copier(region: MemoryRegion, layout: KVLayout) -> BlockCopier:
+    """The tier's way to the engine's pool, wherever that lies."""
+    if region.device == "cpu":
+        return HostBlockCopier(region, layout)
+    copier: BlockCopier = load("splitserve.transfer.cuda.block_copier:CudaBlockCopier")(
+        region, layout
+    )
+    return copier
 
 
 def _connector(config: WorkerConfig, engine: Engine, gate: Gate) -> Connector:
@@ -142,6 +158,7 @@ def _builder(
         connector=_connector_name(config),
         fingerprint={**_fingerprint(info), **_model_fingerprint(config, info)},
         max_num_seqs=_sizes(config).max_num_seqs,
+        whereabouts=whereabouts(),
     )
     tiering = None if tier is None else Tiering(engine, tier.thread, monotonic)
     return lambda outbox: Worker(engine, connector, outbox, facts, monotonic, PidWatch, tiering)

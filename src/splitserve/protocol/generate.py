@@ -17,7 +17,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     ``cache_salt`` separates tenants in the prefix cache. ``owner`` is whose request it is, as the
     gateway knows clients by their keys; empty where it asks for none. ``whole``: nobody looks at
     the answer before its last token, and none but its own settings end it, so that it may come in
-    one piece.
+    one piece. ``session`` is the same for requests that the client says belong together; it is for
+    the router, which takes it for a hint.
     """
 
     request_id: RequestId
@@ -27,6 +28,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_salt: str = ""
     owner: str = ""
     whole: bool = False
+    session: str = ""
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):

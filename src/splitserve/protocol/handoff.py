@@ -18,6 +18,7 @@ import msgspec
 
 from splitserve.ids import HandoffId, Incarnation, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest
+from splitserve.protocol.whereabouts import UNKNOWN, Whereabouts
 
 
 class Reserve(msgspec.Struct, frozen=True, tag=True):
@@ -143,10 +144,12 @@ class Attach(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attached(msgspec.Struct, frozen=True, tag=True):
-    """Decode to prefill: the link's name and the connector's description of the decode pool."""
+    """Decode to prefill: the link's name and the connector's description of the decode pool.
+    ``whereabouts`` are for the log only."""
 
     worker: WorkerId
     incarnation: Incarnation
     link: str
     fingerprint: dict[str, str]
     peer: bytes
+    whereabouts: Whereabouts = UNKNOWN

@@ -36,14 +36,25 @@ class TierCounts(msgspec.Struct, frozen=True):
     corrupt: int
 
 
+class LinkWay(msgspec.Struct, frozen=True):
+    """How KV gets from a prefill worker to ``decode``: see ``transfer.base.Route``. ``faster`` is a
+    way that could be taken instead, empty where this is the fastest."""
+
+    decode: str
+    way: str
+    faster: str
+
+
 class Load(msgspec.Struct, frozen=True, tag=True):
     """A worker's state. ``linked`` are the prefill workers attached to it (decode side) and
     ``waiting_tokens`` the prompt tokens not computed yet. ``role`` is what it wants to be sent;
     empty says nothing (see Welcome). ``gateways`` counts the connections that sent Hello.
+    ``ways`` are those to the decode workers that it is linked to (prefill side).
     ``since_step_s`` is how long it has had work without a step, 0 while it has none.
 
     Since its start: ``computed_tokens`` of prompts were computed there, and ``pulled_tokens`` that
-    it would have had to compute were read from decode workers instead, as ``pulled_bytes``.
+    it would have had to compute were read from decode workers instead, as ``pulled_bytes``;
+    ``skipped_pulls`` times it computed what it could have read, since that was cheaper.
     ``tier`` has each level of its KV tier, and is empty without one.
     """
 
@@ -64,3 +75,5 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     pulled_tokens: int = 0
     pulled_bytes: int = 0
     tier: tuple[TierCounts, ...] = ()
+    ways: tuple[LinkWay, ...] = ()
+    skipped_pulls: int = 0

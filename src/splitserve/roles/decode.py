@@ -27,6 +27,7 @@ from splitserve.protocol.handoff import (
     Renew,
     Reserve,
 )
+from splitserve.protocol.whereabouts import UNKNOWN, Whereabouts
 from splitserve.roles.liveness import ProcessWatch
 from splitserve.roles.owners import Owners
 from splitserve.roles.port import ConnId, Port
@@ -35,13 +36,15 @@ from splitserve.roles.refusal import refusal_code
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this worker is and what must agree with its peers. ``peer`` describes its KV pool."""
+    """Who and where this worker is, and what must agree with its peers. ``peer`` describes its KV
+    pool."""
 
     worker: WorkerId
     incarnation: Incarnation
     connector: str
     fingerprint: dict[str, str]
     peer: bytes
+    whereabouts: Whereabouts = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ class Decode:
         own = self._identity
         link = f"{message.worker}/{message.incarnation}/{conn}>{own.incarnation}"
         self._port.send(
-            conn, Attached(own.worker, own.incarnation, link, own.fingerprint, own.peer)
+            conn,
+            Attached(own.worker, own.incarnation, link, own.fingerprint, own.peer, own.whereabouts),
         )
         if message.connector != own.connector or differences(own.fingerprint, message.fingerprint):
             return  # the writer sees the same difference in Attached and reports it

@@ -8,19 +8,26 @@ from splitserve.ids import Incarnation, WorkerId
 from splitserve.protocol.control import Pair
 from splitserve.protocol.fingerprint import differences
 from splitserve.protocol.handoff import Attach, Attached
+from splitserve.protocol.telemetry import LinkWay
+from splitserve.protocol.whereabouts import UNKNOWN, Whereabouts
 from splitserve.roles.port import ConnId, Port
 from splitserve.transfer.base import Connector, PeerId
+from splitserve.transfer.ways import Judged, cure, judge
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkIdentity:
+    """``device`` is that of the KV pool."""
+
     worker: WorkerId
     incarnation: Incarnation
     pid: int
     connector: str
     fingerprint: dict[str, str]
+    device: str = "cpu"
+    whereabouts: Whereabouts = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,7 @@ class Link:
     conn: ConnId
     name: str
     peer: PeerId
+    way: Judged
 
 
 class Links:
@@ -64,8 +72,17 @@ class Links:
             log.error("not pairing with %s: %s", message.worker, error)
             self._port.close(conn)
             return
-        self._links[message.worker] = Link(conn, message.link, peer)
-        log.info("linked to decode worker %s", message.worker)
+        way = self._judge(peer, message.whereabouts)
+        self._links[message.worker] = Link(conn, message.link, peer, way)
+        log.info("linked to decode worker %s: %s", message.worker, way.line(self._identity.device))
+        if way.faster:
+            log.warning(
+                "KV goes to %s by %s though %s could be taken: %s",
+                message.worker,
+                way.way,
+                way.faster,
+                cure(way.connector, way.faster),
+            )
 
     def get(self, worker: WorkerId) -> Link | None:
         return self._links.get(worker)
@@ -79,5 +96,15 @@ class Links:
                 return worker
         return None
 
+    def ways(self) -> tuple[LinkWay, ...]:
+        """For those who ask how KV travels."""
+        return tuple(
+            LinkWay(worker, link.way.way, link.way.faster) for worker, link in self._links.items()
+        )
+
     def conns(self) -> dict[ConnId, WorkerId]:
         return {link.conn: worker for worker, link in self._links.items()}
+
+    def _judge(self, peer: PeerId, theirs: Whereabouts) -> Judged:
+        own, route = self._identity, self._connector.route(peer)
+        return judge(own.connector, route, own.device, own.whereabouts, theirs)

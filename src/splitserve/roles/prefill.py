@@ -109,6 +109,11 @@ class PrefillRole:
     def pulled_bytes(self) -> int:
         return self._puller.nbytes
 
+    @property
+    def skipped_pulls(self) -> int:
+        """Prompts of which a part was computed since that was cheaper than to read it."""
+        return self._puller.cost.skipped
+
     def held(self, conn: ConnId) -> list[RequestId]:
         """Requests of a connection whose handoff is not settled."""
         return [r for r, h in self._by_request.items() if h.conn == conn and not h.given_up]
@@ -142,6 +147,8 @@ class PrefillRole:
         record = _Handoff(
             handoff, request_id, target.worker, conn, target.epoch, self._clock(), waited_s
         )
+        if not self._by_request:
+            self._puller.cost.compute.restart(self._engine.stats().computed_tokens)
         try:
             record.pull = self._puller.open(request, link.peer, target)
             if record.pull is None:
@@ -176,6 +183,20 @@ class PrefillRole:
         record.first_token = output.token_id
         record.handed_off = output.handed_off
         self._owners.drop(output.request_id)
+
+    def stepped(self, began: float, *, told: bool) -> None:
+        """A step that ``began`` then is over, and what it took is learnt. ``told``: it brought
+        tokens."""
+        engine = self._engine
+        if not self._by_request:
+            return  # this one only decodes, and must not be kept up
+        self._puller.cost.compute.stepped(
+            engine.stats().computed_tokens,
+            began,
+            self._clock(),
+            told=told,
+            goes_on=engine.has_work(),
+        )
 
     def settle(self) -> None:
         """Takes in the ends of transfers: prompts whose start is here are queued, every handoff

@@ -2,6 +2,7 @@
 
 The grant says which of decode's blocks hold it, and keeps them as they are: so nothing is asked of
 the decode worker. What is brought counts only once all layers are here and nobody has given it up.
+Where reading has turned out to cost more than computing, nothing is read (see ``pull_cost``).
 
 Driven by the engine's thread.
 """
@@ -12,9 +13,11 @@ from typing import Final
 
 from splitserve.clock import Clock
 from splitserve.engine.api import Engine, Fetch
+from splitserve.ids import WorkerId
 from splitserve.protocol.generate import GenerateRequest
 from splitserve.protocol.handoff import GrantTarget
 from splitserve.protocol.memory import KVLayout
+from splitserve.roles.pull_cost import PullCost
 from splitserve.transfer.base import Connector, LayerReader, PeerId, TransferEvent, TransferId
 from splitserve.transfer.plan import spans
 
@@ -25,7 +28,8 @@ the steps of others must not wait for all of them."""
 
 @dataclass(slots=True, eq=False)
 class Pull:
-    """One fetch that is being filled with ``tokens``, one read for each of ``layers``.
+    """One fetch that is being filled with ``tokens``, one read for each of ``layers``, since
+    ``opened``.
 
     ``started`` of the reads were begun and ``under_way`` of them have not ended, of which one began
     or ended last at ``moved``. ``error`` is that of the first that failed. ``unwanted``: what it
@@ -33,11 +37,13 @@ class Pull:
     """
 
     request: GenerateRequest
+    worker: WorkerId
     peer: PeerId
     fetch: Fetch
     reader: LayerReader
     layers: int
     tokens: int
+    opened: float
     moved: float
     started: int = 0
     under_way: int = 0
@@ -58,7 +64,8 @@ class Pull:
 
 
 class Puller:
-    """The pulls of one worker. ``tokens`` and ``nbytes`` are what was brought and used so far."""
+    """The pulls of one worker. ``tokens`` and ``nbytes`` are what was brought and used so far;
+    ``cost`` is what it learns."""
 
     def __init__(self, engine: Engine, connector: Connector, clock: Clock) -> None:
         self._engine = engine
@@ -66,13 +73,15 @@ class Puller:
         self._clock = clock
         self._pulls: list[Pull] = []
         self._by_transfer: dict[TransferId, Pull] = {}
+        self.cost = PullCost()
         self.tokens = 0
         self.nbytes = 0
 
     def open(self, request: GenerateRequest, peer: PeerId, target: GrantTarget) -> Pull | None:
         """Begins to read what ``target`` says that ``peer``, which is connected, has of the prompt
-        and this engine lacks. None when that is nothing, there is no room for it, or reads from
-        that peer were left behind and have not ended: more would hold blocks for nothing.
+        and this engine lacks. None when that is nothing, there is no room for it, computing it is
+        cheaper, or reads from that peer were left behind and have not ended: more would hold blocks
+        for nothing.
 
         May raise CallerError where ``Engine.add`` would.
         """
@@ -83,12 +92,36 @@ class Puller:
         fetch = self._engine.fetch(request, push=True, tokens=reach) if reach else None
         if fetch is None:
             return None
+        if self._is_dear(target.worker, fetch, ours):
+            self._engine.drop(fetch)
+            return None
+        return self._begin(request, peer, target, fetch)
+
+    def _is_dear(self, worker: WorkerId, fetch: Fetch, ours: KVLayout) -> bool:
+        tokens = len(fetch.blocks) * ours.block_size
+        ahead = self._engine.stats().waiting_tokens
+        return self.cost.skips(worker, tokens * ours.token_bytes, tokens, ahead, self._clock())
+
+    def _begin(
+        self, request: GenerateRequest, peer: PeerId, target: GrantTarget, fetch: Fetch
+    ) -> Pull:
+        ours, theirs = self._connector.layouts(peer)
         size, count = ours.block_size, len(fetch.blocks)
         start = fetch.first * size
         tokens = range(start, start + count * size)
         wanted = spans(theirs, ours, tokens, target.cached_blocks, fetch.blocks, 0, fetch.first)
         reader = self._connector.reader(peer, wanted)
-        pull = Pull(request, peer, fetch, reader, ours.num_layers, len(tokens), self._clock())
+        pull = Pull(
+            request=request,
+            worker=target.worker,
+            peer=peer,
+            fetch=fetch,
+            reader=reader,
+            layers=ours.num_layers,
+            tokens=len(tokens),
+            opened=self._clock(),
+            moved=self._clock(),
+        )
         self._pulls.append(pull)
         self.advance()
         return pull
@@ -123,6 +156,7 @@ class Puller:
             return
         self._pulls.remove(pull)
         self._engine.adopt(pull.fetch, len(pull.fetch.blocks))
+        self.cost.pulled(pull.worker, pull.nbytes, pull.moved - pull.opened, pull.moved)
         self.tokens += pull.tokens
         self.nbytes += pull.nbytes
 

@@ -36,6 +36,7 @@ from splitserve.protocol.handoff import (
     Reserve,
 )
 from splitserve.protocol.telemetry import Load
+from splitserve.protocol.whereabouts import UNKNOWN, Whereabouts
 from splitserve.roles.colocated import Colocated
 from splitserve.roles.decode import Decode, Identity
 from splitserve.roles.departure import Departure
@@ -64,6 +65,7 @@ class WorkerFacts:
     connector: str
     fingerprint: dict[str, str]
     max_num_seqs: int | None = None
+    whereabouts: Whereabouts = UNKNOWN
 
 
 class Worker:
@@ -90,11 +92,18 @@ class Worker:
         self._role = RoleBook(facts.role)
         self._departure = Departure()
         self._pace = Pace()
+        (region,) = engine.regions()
         self._links = Links(
             port,
             connector,
             LinkIdentity(
-                facts.worker, facts.incarnation, facts.pid, facts.connector, facts.fingerprint
+                facts.worker,
+                facts.incarnation,
+                facts.pid,
+                facts.connector,
+                facts.fingerprint,
+                region.device,
+                facts.whereabouts,
             ),
         )
         identity = Identity(
@@ -103,6 +112,7 @@ class Worker:
             facts.connector,
             facts.fingerprint,
             connector.describe(),
+            facts.whereabouts,
         )
         self._colocated = Colocated(engine, port, self._owners, clock, tiering)
         self._decode = Decode(engine, port, self._owners, identity, clock, watch)
@@ -184,7 +194,9 @@ class Worker:
 
     def step(self) -> None:
         """Runs one batch and sends what it brought, one frame per gateway."""
+        start = self._clock()
         outputs = self._engine.step(self._prefill)
+        self._prefill.stepped(start, told=bool(outputs))
         self._pace.stepped(self._engine.last_step())
         chunks: dict[ConnId, list[TokenChunk]] = {}
         began: dict[ConnId, list[Began]] = {}
@@ -303,6 +315,8 @@ class Worker:
             pulled_tokens=self._prefill.pulled_tokens,
             pulled_bytes=self._prefill.pulled_bytes,
             tier=() if self._tiering is None else self._tiering.counts(),
+            ways=self._links.ways(),
+            skipped_pulls=self._prefill.skipped_pulls,
         )
 
     def _submit(self, conn: ConnId, message: Submit, waited_s: float) -> None:

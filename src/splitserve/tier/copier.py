@@ -1,14 +1,14 @@
 """The seam to the KV pool: where the bytes of a block are in host memory.
 
-There is one implementation, for pools that lie there. One for a GPU would keep memory of its own
-that the device copies to and from.
+This one is for pools that lie there. The one for a GPU, ``transfer.cuda.block_copier``, has memory
+of its own that the device copies to and from.
 """
 
 import ctypes
 from collections.abc import Sequence
 from typing import Protocol
 
-from splitserve.errors import BugError, ConfigError
+from splitserve.errors import BugError
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 
 
@@ -25,7 +25,12 @@ class BlockCopier(Protocol):
         ...
 
     def from_host(self, block: int) -> None:
-        """What was put into the block's landing is in the pool, visible to its engine."""
+        """What was put into the block's landing, which was asked for just before, is in the pool,
+        visible to its engine."""
+        ...
+
+    def close(self) -> None:
+        """By any thread, once nobody uses it nor what it gave. May be called twice."""
         ...
 
 
@@ -33,12 +38,9 @@ class HostBlockCopier:
     """For a pool in this process's memory: nothing is copied, the bytes are those of the pool."""
 
     def __init__(self, region: MemoryRegion, layout: KVLayout) -> None:
-        """Raises ConfigError for a pool elsewhere. The pool must outlive this."""
+        """The pool must outlive this. Raises BugError for one elsewhere."""
         if region.device != "cpu":
-            raise ConfigError(
-                f"the KV tier cannot reach a pool on {region.device} yet: leave out "
-                "--kv-tier-memory-bytes and --kv-tier-disk-path, or serve with --device cpu"
-            )
+            raise BugError(f"the KV pool is on {region.device} and not in this process's memory")
         if layout.pool_bytes > region.nbytes:
             raise BugError(f"the KV pool has {region.nbytes} bytes, not {layout.pool_bytes}")
         pool = (ctypes.c_char * region.nbytes).from_address(region.address)
@@ -53,6 +55,9 @@ class HostBlockCopier:
 
     def from_host(self, block: int) -> None:
         """It is there already."""
+
+    def close(self) -> None:
+        """Nothing is its own."""
 
     def _parts(self, block: int) -> list[memoryview]:
         layout = self._layout

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from splitserve.errors import ConfigError, UnavailableError
-from splitserve.protocol.memory import KVLayout, MemoryRegion
+from splitserve.protocol.memory import KVLayout
 from splitserve.tier.config import TierConfig
-from splitserve.tier.copier import HostBlockCopier
+from splitserve.tier.copier import BlockCopier
 from splitserve.tier.folder import check_room, private_folder
 from splitserve.tier.format import Identity, identity
 from splitserve.tier.levels import Level, Levels
@@ -37,8 +37,11 @@ class _Memory:
 class Tier:
     """What a worker holds of the tier. ``close`` it before the engine."""
 
-    def __init__(self, thread: TierThread, levels: Levels, memory: _Memory | None) -> None:
+    def __init__(
+        self, thread: TierThread, copier: BlockCopier, levels: Levels, memory: _Memory | None
+    ) -> None:
         self.thread = thread
+        self._copier = copier
         self._levels = levels
         self._memory = memory
 
@@ -49,6 +52,7 @@ class Tier:
         """
         if not self.thread.close():
             raise UnavailableError("the KV tier's thread hangs in a file: the disk does not answer")
+        self._copier.close()
         if self._memory is not None:
             try:
                 self._memory.presence.leave(self._memory.store.empty)
@@ -61,18 +65,18 @@ def open_tier(
     config: TierConfig,
     content_hash: str,
     layout: KVLayout,
-    region: MemoryRegion,
+    open_copier: Callable[[], BlockCopier],
     shared_memory: Path = SHARED_MEMORY,
 ) -> Tier | None:
     """The tier with its thread started; None when it is not asked for.
 
-    ``content_hash`` stands for the model's configuration and weights. Raises ConfigError for
-    settings that cannot be met, UnavailableError where a folder cannot be used.
+    ``content_hash`` stands for the model's configuration and weights; ``open_copier`` gives access
+    to the pool, which must outlive the tier. Raises ConfigError for settings that cannot be met,
+    UnavailableError where a folder cannot be used, and what ``open_copier`` does.
     """
     _check(config)
     if not config.wanted:
         return None
-    copier = HostBlockCopier(region, layout)
     of = identity(content_hash, layout)
     try:
         disk = None if config.disk_path is None else _disk(config.disk_path, config.disk_bytes, of)
@@ -85,9 +89,10 @@ def open_tier(
             *([] if disk is None else [disk]),
         ]
     )
+    copier = open_copier()
     thread = TierThread(levels, copier)
     thread.start()
-    return Tier(thread, levels, memory)
+    return Tier(thread, copier, levels, memory)
 
 
 def _check(config: TierConfig) -> None:

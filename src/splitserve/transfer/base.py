@@ -5,8 +5,8 @@ peer calls ``connect`` with those bytes and then ``writer`` to push into that po
 pull from it. All calls come from the engine's thread unless said otherwise.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NewType, Protocol
 
 from splitserve.protocol.memory import KVLayout, MemoryRegion
@@ -27,6 +27,18 @@ class TransferEvent:
     state: Literal["done", "failed"]
     nbytes: int
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How bytes get to a peer and from it: ``memory``, ``shm``, ``cuda_ipc``, ``rdma`` or ``tcp``,
+    as far as the connector knows; empty where it does not.
+
+    ``passed`` says of ways that this connector might have taken why it did not.
+    """
+
+    way: str
+    passed: Mapping[str, str] = field(default_factory=dict)
 
 
 class LayerWriter(Protocol):
@@ -79,6 +91,10 @@ class Connector(Protocol):
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
         """Our layout and the peer's, which ``plan.spans`` asks for. Raises BugError for a peer that
         is not connected."""
+        ...
+
+    def route(self, peer: PeerId) -> Route:
+        """Raises BugError for a peer that is not connected."""
         ...
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:

@@ -1,10 +1,23 @@
 """What this host is and has, as far as the way between two pools depends on it."""
 
+import os
 from pathlib import Path
 from typing import Final
 
+from splitserve.protocol.whereabouts import Whereabouts
+
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
 _INFINIBAND: Final = Path("/sys/class/infiniband")
+
+
+def whereabouts() -> Whereabouts:
+    """Those of this process."""
+    try:
+        container = str(_PID_NAMESPACE.readlink())
+    except OSError:
+        container = ""
+    return Whereabouts(host_id(), f"{container} {os.geteuid()}", has_rdma())
 
 
 def host_id() -> str:

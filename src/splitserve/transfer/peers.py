@@ -42,9 +42,13 @@ class Peers(dict[PeerId, _Peer]):
 
     def layout(self, peer: PeerId) -> KVLayout:
         """Raises BugError for a peer that is not connected."""
+        return self.known(peer).layout
+
+    def known(self, peer: PeerId) -> _Peer:
+        """Raises BugError for a peer that is not connected."""
         if peer not in self:
             raise BugError(f"peer {peer} is not connected")
-        return self[peer].layout
+        return self[peer]
 
 
 def described(peer: bytes, told: type[_Pool], connector: str, own: KVLayout) -> _Pool:

@@ -142,7 +142,7 @@ def test_echo_gives_the_prompt_back(renderer: Renderer, tokenizer: Tokenizer) ->
 
 def test_requests_are_named_after_the_answer(renderer: Renderer) -> None:
     job = completion(renderer, n=2, prompt=["a", "b"], priority=-3, cache_salt="tenant")
-    requests = job.requests("cmpl-x", "alice")
+    requests = job.requests("cmpl-x", "alice", "s")
     assert [request.request_id for request in requests] == [f"cmpl-x-{i}" for i in range(4)]
     assert [request.token_ids for request in requests] == [
         job.prompts[0].token_ids,
@@ -151,6 +151,7 @@ def test_requests_are_named_after_the_answer(renderer: Renderer) -> None:
         job.prompts[1].token_ids,
     ]
     assert {(request.priority, request.cache_salt) for request in requests} == {(-3, "tenant")}
+    assert {(request.owner, request.session) for request in requests} == {("alice", "s")}
 
 
 def test_transfer_parameters_of_a_client_go_nowhere(renderer: Renderer) -> None:

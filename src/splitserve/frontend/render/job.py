@@ -49,8 +49,8 @@ class Job:
         """The prompt's ids where the client asked to see token ids."""
         return self.prompt_of(choice).token_ids if self.return_token_ids else None
 
-    def requests(self, answer_id: str, owner: str) -> list[GenerateRequest]:
-        """One request a choice, named ``{answer_id}-{choice}``, all of ``owner``."""
+    def requests(self, answer_id: str, owner: str, session: str = "") -> list[GenerateRequest]:
+        """One request a choice, named ``{answer_id}-{choice}``, of ``owner`` and ``session``."""
         return [
             GenerateRequest(
                 request_id=RequestId(f"{answer_id}-{choice}"),
@@ -60,6 +60,7 @@ class Job:
                 cache_salt=self.cache_salt,
                 owner=owner,
                 whole=not self.stream and not self.options.stop,
+                session=session,
             )
             for choice, sampling in enumerate(self.sampling)
         ]

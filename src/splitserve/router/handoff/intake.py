@@ -22,9 +22,17 @@ from splitserve.router.handoff.states import Progress, State
 from splitserve.router.handoff.stream import TokenStream
 from splitserve.router.ledger import Ledger
 from splitserve.router.observer import RouterObserver
-from splitserve.router.policy.base import Observation, Placement, Policy, RequestView, WorkerView
+from splitserve.router.policy.base import (
+    LastTurn,
+    Observation,
+    Placement,
+    Policy,
+    RequestView,
+    WorkerView,
+)
 from splitserve.router.policy.chunks import Chunks
 from splitserve.router.policy.prefixes import Prefixes
+from splitserve.router.policy.sessions import Sessions
 from splitserve.router.workers.client import Order
 from splitserve.router.workers.registry import WorkerRegistry, WorkerSink
 
@@ -52,6 +60,7 @@ class Intake:
         self._line = self._admission.line
         self._rates = self._admission.rates
         self._prefixes = Prefixes()
+        self._sessions = Sessions()
         self._conductor = Conductor(self, ledger, observer, clock, config.lease_s)
         self.workers = registry(self)
 
@@ -204,8 +213,10 @@ class Intake:
     def _place(self, generation: Generation, workers: Sequence[WorkerView]) -> Placement | None:
         if not workers:
             return None
+        now = self._clock()
         held = self._prefixes.held(generation.starts(), workers)
-        return self._policy.place(replace(generation.view, held=held), workers, self._clock())
+        last = self._sessions.last(generation.request.session, now)
+        return self._policy.place(replace(generation.view, held=held, last=last), workers, now)
 
     def _misses_prefill(self, placement: Placement, workers: Sequence[WorkerView]) -> bool:
         """Whether one worker has to do all although this deployment was meant to split, and nobody
@@ -292,7 +303,10 @@ class Intake:
             return
         if progress.decode_spoke:
             generation.chunks.extend(generation.stream.emitted[:-1])
-            self._prefixes.note(progress.placement.decode, generation.chunks.names)
+            placement = progress.placement
+            self._prefixes.note(placement.decode, generation.chunks.names)
+            turn = LastTurn(placement.decode, placement.prefill)
+            self._sessions.note(generation.request.session, turn, self._clock())
 
     # What the registry tells
 
@@ -301,6 +315,7 @@ class Intake:
 
     def worker_lost(self, worker: WorkerId, reason: str) -> None:
         self._prefixes.forget(worker)
+        self._sessions.forget(worker)
         self._conductor.worker_lost(worker, reason)
 
     def room_changed(self) -> None:

@@ -2,6 +2,9 @@
 
 A worker that holds the start of a prompt saves computing it. That is worth being sent where more is
 going on, but not more than it saves: nobody queues behind a long line to find a cache.
+
+Where nobody is known to hold more than another, the workers of the session's last turn are taken as
+if they held the prompt, by the same rule.
 """
 
 from collections.abc import Sequence
@@ -45,7 +48,17 @@ def to_answer(
             _ahead(worker) - _ahead(least),
         )
 
-    return _best(least, workers, turns, gained)
+    def hoped(worker: WorkerView) -> int:
+        if held.at(worker.worker) < held.at(least.worker):
+            return 0
+        return gain(
+            request.prompt_tokens,
+            requests(worker) - requests(least),
+            _ahead(worker) - _ahead(least),
+        )
+
+    best = _best(workers, turns, gained)
+    return best or _of_last_turn(request.last.decode, workers, hoped) or least
 
 
 def to_prefill(
@@ -64,14 +77,25 @@ def to_prefill(
         saved = held.for_prefill(worker.worker, decode) - held.for_prefill(least.worker, decode)
         return gain(saved, 0, tokens(worker) - tokens(least))
 
-    return _best(least, workers, turns, gained)
+    def hoped(worker: WorkerView) -> int:
+        if held.for_prefill(worker.worker, decode) < held.for_prefill(least.worker, decode):
+            return 0
+        return gain(request.prompt_tokens, 0, tokens(worker) - tokens(least))
+
+    best = _best(workers, turns, gained)
+    return best or _of_last_turn(request.last.prefill, workers, hoped) or least
 
 
-def _best(
-    least: WorkerView, workers: Sequence[WorkerView], turns: Turns, gained: Cost
-) -> WorkerView:
+def _best(workers: Sequence[WorkerView], turns: Turns, gained: Cost) -> WorkerView | None:
     best = turns.cheapest(workers, lambda worker: -gained(worker))
-    return best if gained(best) > 0 else least
+    return best if gained(best) > 0 else None
+
+
+def _of_last_turn(
+    last: WorkerId | None, workers: Sequence[WorkerView], hoped: Cost
+) -> WorkerView | None:
+    """It, if it is among ``workers`` and not too busy."""
+    return next((one for one in workers if one.worker == last and hoped(one) > 0), None)
 
 
 def _ahead(worker: WorkerView) -> int:

@@ -31,13 +31,25 @@ NOTHING_HELD: Final = Held()
 
 
 @dataclass(frozen=True, slots=True)
+class LastTurn:
+    """The workers that did the last request of a session; ``prefill`` None where one did all."""
+
+    decode: WorkerId | None = None
+    prefill: WorkerId | None = None
+
+
+NO_TURN: Final = LastTurn()
+
+
+@dataclass(frozen=True, slots=True)
 class RequestView:
-    """What a policy may know of a request."""
+    """What a policy may know of a request. ``last`` is a hint by the client: it may be wrong."""
 
     prompt_tokens: int
     max_tokens: int
     priority: int = 0
     held: Held = NOTHING_HELD
+    last: LastTurn = NO_TURN
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
-"""In turn, whatever the load and whoever holds the start of a prompt."""
+"""In turn, whatever the load, whoever holds the start of a prompt and had the turn before."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from splitserve.router.policy import split
 from splitserve.router.policy.base import (
+    NO_TURN,
     NOTHING_HELD,
     Observation,
     Placement,
@@ -22,7 +23,7 @@ class RoundRobin:
         self, request: RequestView, workers: Sequence[WorkerView], now: float
     ) -> Placement | None:
         del now
-        request = replace(request, held=NOTHING_HELD)
+        request = replace(request, held=NOTHING_HELD, last=NO_TURN)
         return split.place(request, workers, self._turns, answer_cost=_equal, prompt_cost=_equal)
 
     def observed(self, observation: Observation) -> None:

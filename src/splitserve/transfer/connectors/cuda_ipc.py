@@ -25,7 +25,14 @@ from splitserve.errors import (
 )
 from splitserve.loading import load
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent, TransferId
+from splitserve.transfer.base import (
+    LayerReader,
+    LayerWriter,
+    PeerId,
+    Route,
+    TransferEvent,
+    TransferId,
+)
 from splitserve.transfer.ends import Ends, GonePeer
 from splitserve.transfer.peers import Peers, described
 from splitserve.transfer.plan import (
@@ -158,6 +165,10 @@ class CudaIpcConnector:
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
         return self._own().pool.layout, self._peers.layout(peer)
+
+    def route(self, peer: PeerId) -> Route:
+        self._peers.known(peer)
+        return Route("cuda_ipc")
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         theirs = self._peers.get(peer)

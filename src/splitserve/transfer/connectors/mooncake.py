@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from splitserve.errors import ConfigError
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import PeerId
+from splitserve.transfer.base import PeerId, Route
 from splitserve.transfer.mooncake.agent import MooncakeAgent
 from splitserve.transfer.mooncake.settings import Network, Way
 from splitserve.transfer.options import NetworkOptions
@@ -56,6 +56,6 @@ class MooncakeConnector(PostingConnector[Description]):
 
         self._open(lambda: self._open_agent(region, self._network), None, describe)
 
-    def way(self, peer: PeerId) -> Way | None:
-        """The way that bytes take to and from ``peer``; None if it is not connected."""
-        return self._network.way if peer in self._peers else None
+    def route(self, peer: PeerId) -> Route:
+        self._peers.known(peer)
+        return Route(self._network.way, {"rdma": "Mooncake was told to go over TCP"})

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from splitserve.errors import ConfigError
 from splitserve.loading import load
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import PeerId
+from splitserve.transfer.base import PeerId, Route
 from splitserve.transfer.hosts import host_id
 from splitserve.transfer.nixl.agent import NixlAgent
-from splitserve.transfer.nixl.path import Way, likely_way, open_ways
+from splitserve.transfer.nixl.path import Way, likely_route, open_ways
 from splitserve.transfer.plan import check_own
 from splitserve.transfer.posting.connector import PATIENCE_S, Description, PostingConnector
 from splitserve.transfer.posting.started import Agent, Marks
@@ -56,12 +56,10 @@ class NixlConnector(PostingConnector[_Pool]):
 
         self._open(lambda: self._open_agent(region), _marks(region.device), describe)
 
-    def way(self, peer: PeerId) -> Way | None:
-        """The way that bytes probably take to and from ``peer``; None if unknown."""
-        own, theirs = self._own().pool, self._peers.get(peer)
-        if theirs is None:
-            return None
-        return likely_way(own.host, own.ways, theirs.host, theirs.ways)
+    def route(self, peer: PeerId) -> Route:
+        """What UCX probably chose: nobody can ask it."""
+        own, theirs = self._own().pool, self._peers.known(peer)
+        return likely_route(own.host, own.ways, theirs.host, theirs.ways)
 
 
 def _marks(device: str) -> Marks | None:

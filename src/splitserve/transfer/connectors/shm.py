@@ -15,7 +15,7 @@ import msgspec
 
 from splitserve.errors import BugError, ConfigError, TransferFailed
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent
+from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, Route, TransferEvent
 from splitserve.transfer.ends import Ends, GonePeer
 from splitserve.transfer.memcpy import HostCopier, HostPool
 from splitserve.transfer.peers import Peers, described
@@ -70,6 +70,10 @@ class ShmConnector:
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
         return self._own().layout, self._peers.layout(peer)
+
+    def route(self, peer: PeerId) -> Route:
+        self._peers.known(peer)
+        return Route("shm")
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         theirs = self._peers.get(peer)

@@ -13,7 +13,14 @@ import msgspec
 
 from splitserve.errors import BugError, ConfigError
 from splitserve.protocol.memory import KVLayout, MemoryRegion
-from splitserve.transfer.base import LayerReader, LayerWriter, PeerId, TransferEvent, TransferId
+from splitserve.transfer.base import (
+    LayerReader,
+    LayerWriter,
+    PeerId,
+    Route,
+    TransferEvent,
+    TransferId,
+)
 from splitserve.transfer.ends import Ends, GonePeer
 from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.peers import Peers, described
@@ -87,6 +94,10 @@ class TcpConnector:
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
         return self._own().pool.layout, self._peers.layout(peer)
+
+    def route(self, peer: PeerId) -> Route:
+        self._peers.known(peer)
+        return Route("tcp")
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
         if peer not in self._peers:

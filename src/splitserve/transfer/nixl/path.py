@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Final, Literal
 
+from splitserve.transfer.base import Route
 from splitserve.transfer.hosts import has_rdma, text_of
 
 Way = Literal["shm", "cuda_ipc", "rc", "tcp"]
@@ -15,6 +16,9 @@ _ALIASES: Final[dict[Way, tuple[str, ...]]] = {
     "rc": ("rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "ib"),
     "tcp": ("tcp",),
 }
+_SHOWN: Final[dict[Way, str]] = {"rc": "rdma"}
+"""What all connectors call a way, where that is something else."""
+
 _YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -27,7 +31,7 @@ def open_ways(device: str) -> list[Way]:
         "rc": has_rdma(),
         "tcp": True,
     }
-    allowed = os.environ.get("UCX_TLS", "all")
+    allowed = _setting()
     return [way for way, there in found.items() if there and _names(allowed, way)]
 
 
@@ -41,6 +45,33 @@ def likely_way(
     if own_host != peer_host:
         both = [way for way in both if way in ("rc", "tcp")]
     return both[0] if both else None
+
+
+def likely_route(own_host: str, own_ways: list[Way], peer_host: str, peer_ways: list[Way]) -> Route:
+    """``likely_way``, and why not the others."""
+    way = likely_way(own_host, own_ways, peer_host, peer_ways)
+    passed = {
+        _SHOWN.get(one, one): _why_not(one, own_ways)
+        for one in _ALIASES
+        if one not in own_ways or one not in peer_ways
+    }
+    return Route("" if way is None else _SHOWN.get(way, way), passed)
+
+
+def _why_not(way: Way, own_ways: list[Way]) -> str:
+    """Why UCX may not take it between two workers of which one at least may not."""
+    if way in own_ways:
+        return "UCX may not take it at the peer"
+    setting = _setting()
+    if not _names(setting, way):
+        return f"UCX_TLS={setting} forbids it"
+    if way == "shm":
+        return "UCX may not copy between processes: kernel.yama.ptrace_scope forbids it"
+    return "UCX finds nothing for it here"
+
+
+def _setting() -> str:
+    return os.environ.get("UCX_TLS", "all")
 
 
 def _names(setting: str, way: Way) -> bool:
