@@ -7,13 +7,22 @@ import os
 import random
 import time
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
+from splitserve.errors import UnavailableError
+from splitserve.loading import load
 from splitserve.modelstore.folder import ModelFolder
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 
 BLOCK_SIZE: Final = 16
 BF16_BYTES: Final = 2
+
+_DRAWN_BYTES: Final = 1 << 20
+"""Random bytes at a time: ``random`` draws no more than 256 MiB at once."""
+
+Device = Literal["cpu", "cuda"]
+Side = Literal["source", "target"]
+"""Of a handoff."""
 
 
 def layout_of(folder: ModelFolder, tokens: int) -> KVLayout:
@@ -70,7 +79,10 @@ class BarePool:
         ctypes.memset(self.region.address, 1, layout.pool_bytes)
 
     def fill(self) -> None:
-        self._memory[:] = random.Random(0).randbytes(self.layout.pool_bytes)
+        drawn = random.Random(0)
+        for start in range(0, self.region.nbytes, _DRAWN_BYTES):
+            end = min(start + _DRAWN_BYTES, self.region.nbytes)
+            self._memory[start:end] = drawn.randbytes(end - start)
 
     def digest(self, blocks: Sequence[int]) -> bytes:
         made = hashlib.sha256()
@@ -91,3 +103,17 @@ class BarePool:
         del self._view
         self._memory.close()
         os.close(self._fd)
+
+
+def make_pool(layout: KVLayout, device: Device, side: Side) -> Pool:
+    """On ``cuda`` a source on the first GPU and a target on the second, or both on the only one.
+    Raises UnavailableError where there is none."""
+    if device == "cpu":
+        return BarePool(layout)
+    try:
+        source, target = load("splitserve.bench.device_pool:places")()
+    except ImportError as error:
+        raise UnavailableError(f"torch for CUDA with cuda-bindings is needed: {error}") from error
+    index = source if side == "source" else target
+    pool: Pool = load("splitserve.bench.device_pool:DevicePool")(layout, index, target)
+    return pool

@@ -1,8 +1,19 @@
-"""What an OpenAI-compatible server serves."""
+"""What an OpenAI-compatible server serves, and which ids its prompts may have."""
+
+from typing import Final
 
 import aiohttp
 
 from splitserve.errors import UnavailableError
+from splitserve.modelstore.resolve import resolve
+
+_MOST_IDS: Final = 48_000
+"""Larger ids a tokenizer may not have, where embeddings are padded."""
+
+
+def prompt_ids(model: str) -> int:
+    """Prompts for ``model``, named as for ``splitserve serve``, use ids below this."""
+    return min(_MOST_IDS, int(resolve(model).config()["vocab_size"]))
 
 
 async def served_model(url: str) -> str:

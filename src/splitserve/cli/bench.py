@@ -128,7 +128,8 @@ def handoff(
 ) -> int:
     """A prompt's KV written into another process, layer by layer: bytes, rate, share of memcpy.
 
-    On cuda from the first GPU to the second, or within the only one.
+    Connectors tcp, nixl and mooncake beside a plain socket and the library alone, tcp with and
+    without checksums. On cuda from the first GPU to the second, or within the only one.
     """
     return int(
         load("splitserve.cli.bench_handoff:run")(
@@ -137,6 +138,78 @@ def handoff(
             connector=connector,
             tokens=tokens,
             repeats=repeats,
+            as_json=as_json,
+        )
+    )
+
+
+@bench.command(short_help="A chat's turns over a split.")
+def turns(
+    model: Model = "smollm2",
+    connector: options.Connector = options.WORKER.connector,
+    conversations: Annotated[
+        int, typer.Option(metavar="N", min=1, help="One after the other.")
+    ] = 6,
+    turns: Annotated[int, typer.Option(metavar="N", min=2, help="Of each conversation.")] = 10,
+    turn_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="New in each turn.")] = 64,
+    tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Tokens of each answer.")] = 32,
+    as_json: Json = False,
+) -> int:
+    """Chats on one prefill and one decode worker: tokens computed and pulled, and TTFT, by turn.
+
+    Each turn has a prompt of the same length beside it of which nothing is known: what it would
+    cost without its history's KV. Ends with TTFT of the last turn over that of the second.
+    """
+    return int(
+        load("splitserve.cli.bench_turns:run")(
+            model,
+            connector=connector,
+            conversations=conversations,
+            turns=turns,
+            turn_tokens=turn_tokens,
+            tokens=tokens,
+            as_json=as_json,
+        )
+    )
+
+
+@bench.command(short_help="What of the transfer shows.")
+def exposed(
+    model: Model = "smollm2",
+    connectors: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="Connectors, the one that others are compared with first.",
+            show_default="all that can be used here, shm first",
+        ),
+    ] = "",
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Of all connectors, there and back.")
+    ] = 4,
+    rate: Annotated[float, typer.Option(metavar="R", min=0.01, help="Requests a second.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="S", min=1, help="How long requests keep coming.")
+    ] = 30.0,
+    prompt_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Of each prompt.")] = 512,
+    tokens: Annotated[int, typer.Option(metavar="N", min=2, help="Tokens of each answer.")] = 32,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of prompts and arrivals.")] = 0,
+    as_json: Json = False,
+) -> int:
+    """A split under Poisson arrivals, by connector: how long KV came after the first token.
+
+    TTFT and ITL beside it, and the ratios to the first connector in the same round.
+    """
+    return int(
+        load("splitserve.cli.bench_exposed:run")(
+            model,
+            connectors=connectors.split(",") if connectors else [],
+            rounds=rounds,
+            rate=rate,
+            seconds=seconds,
+            prompt_tokens=prompt_tokens,
+            tokens=tokens,
+            seed=seed,
             as_json=as_json,
         )
     )

@@ -1,7 +1,7 @@
 """``splitserve bench handoff``: KV from one process to another."""
 
-from splitserve.bench.handoff import Device, measure_handoff
-from splitserve.bench.pool import layout_of
+from splitserve.bench.handoff_apart import measure_apart
+from splitserve.bench.pool import Device, layout_of
 from splitserve.cli.readings import print_progress, print_readings
 from splitserve.errors import ConfigError
 from splitserve.modelstore.resolve import resolve
@@ -15,7 +15,7 @@ def run(model: str, device: str, connector: str, tokens: int, repeats: int, as_j
         connector = choose_connector(kind)
     layout = layout_of(resolve(model), 3 * tokens)
     print_progress(f"moving {tokens} tokens of {model}'s KV {repeats} times, on {kind}")
-    print_readings(measure_handoff(connector, layout, tokens, repeats, kind), as_json)
+    print_readings(measure_apart(connector, layout, tokens, repeats, kind), as_json)
     return 0
 
 

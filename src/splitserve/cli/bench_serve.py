@@ -24,6 +24,7 @@ from splitserve.bench.serve_cases import (
     parse_case,
     warm,
 )
+from splitserve.bench.served_model import prompt_ids
 from splitserve.cli.readings import print_progress, print_readings
 from splitserve.engine.device import parse_device
 from splitserve.errors import ConfigError
@@ -32,12 +33,9 @@ from splitserve.launch.running import running
 from splitserve.launch.show import show_log
 from splitserve.launch.topology import GatewayAsked, ModelAsked, Topology, WorkerGroup, checked
 from splitserve.lifecycle import StartFailed
-from splitserve.modelstore.resolve import resolve
 
 SHAPES: Final = ("colocated", "1p1d")
 _SHAPE: Final = re.compile(r"([1-9]\d*)p([1-9]\d*)d|([1-9]\d*)?colocated")
-_MOST_IDS: Final = 48_000
-"""Prompts use ids below this: larger ones a tokenizer may not have, where embeddings are padded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,7 @@ def run(
     """
     asked = [parse_case(text) for text in cases or CASES[parse_device(group.device).kind]]
     topologies = {shape: _topology(model, group, shape) for shape in shapes or SHAPES}
-    vocab_size = min(_MOST_IDS, int(resolve(model.name).config()["vocab_size"]))
-    load = _Load(asked, vocab_size, secrets.randbits(32), as_json)
+    load = _Load(asked, prompt_ids(model.name), secrets.randbits(32), as_json)
     err = Console(stderr=True)
     narrator = Narrator(err)
     try:

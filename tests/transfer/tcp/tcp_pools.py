@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import msgspec
+from xxhash import xxh3_64_digest
 
 from splitserve.protocol.handshake import NONCE_BYTES, ListenerSide
 from splitserve.protocol.memory import KVLayout, MemoryRegion
@@ -17,6 +18,7 @@ from splitserve.transfer.connectors.tcp import TcpConnector
 from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.plan import Span
 from splitserve.transfer.tcp.frames import HEADER_BYTES, Header, Piece, parse_header, parse_table
+from splitserve.transfer.tcp.payload import SUM_BYTES
 
 LAYOUT = KVLayout("bfloat16", 3, 2, 8, 4, 16, 2)
 LAYER = LAYOUT.layer_bytes
@@ -45,6 +47,11 @@ def ends(connector: TcpConnector, transfers: Sequence[TransferId]) -> list[Trans
             assert event.transfer not in told
             told[event.transfer] = event
     return [told[transfer] for transfer in transfers]
+
+
+def summed(payload: bytes, told: bytes | None = None) -> bytes:
+    """With the checksum of ``told`` behind it, or its own."""
+    return payload + xxh3_64_digest(payload if told is None else told)
 
 
 def kv_threads() -> list[str]:
@@ -80,8 +87,11 @@ class Stream:
         return Asked(header, parse_table(header, self.take(header.table_bytes), 1 << 30))
 
     def put(self) -> tuple[Asked, bytes]:
+        """A write and its payload, which has its checksum behind it."""
         asked = self.next()
-        return asked, self.take(asked.header.nbytes)
+        payload = self.take(asked.header.nbytes)
+        assert summed(payload) == payload + self.take(SUM_BYTES)
+        return asked, payload
 
     def until_closed(self) -> int:
         """How many bytes the peer sends before it closes or resets the stream."""

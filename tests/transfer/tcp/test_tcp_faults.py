@@ -22,13 +22,13 @@ from tcp_pools import (
     connected,
     ends,
     kv_threads,
+    summed,
 )
 
 from splitserve.errors import TransferFailed
 from splitserve.transfer.connectors.tcp import TcpConnector
 from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.plan import Span
-from splitserve.transfer.tcp.checksum import checksum
 from splitserve.transfer.tcp.frames import Kind, encode
 from splitserve.transfer.tcp.sender import WINDOW
 
@@ -41,8 +41,8 @@ def answer(stream: Stream, kind: Kind, number: int) -> None:
 
 def data(stream: Stream, number: int, sent: bytes, told: bytes | None = None) -> None:
     """Answers a read with ``sent``, under the checksum of ``told``."""
-    head = encode(Kind.DATA, number, (), len(sent), checksum([memoryview(told or sent)]))
-    stream.sock.sendall(head + sent)
+    head = encode(Kind.DATA, number, (), len(sent), summed=True)
+    stream.sock.sendall(head + summed(sent, told))
 
 
 def dies_before_the_payload(stream: Stream) -> None:
@@ -119,7 +119,7 @@ def test_a_write_that_did_not_arrive_whole_ends_as_failed(script: Script) -> Non
 
 def answers_half_a_read(stream: Stream) -> None:
     asked = stream.next()
-    head = encode(Kind.DATA, asked.header.number, (), LAYER, 7)
+    head = encode(Kind.DATA, asked.header.number, (), LAYER, summed=True)
     stream.sock.sendall(head + bytes(LAYER // 2))
 
 
@@ -130,6 +130,12 @@ def answers_half_a_read_and_stalls(stream: Stream) -> None:
 
 def answers_another_length(stream: Stream) -> None:
     data(stream, stream.next().header.number, bytes(LAYER - 1))
+    stream.until_closed()
+
+
+def answers_without_a_checksum(stream: Stream) -> None:
+    head = encode(Kind.DATA, stream.next().header.number, (), LAYER)
+    stream.sock.sendall(head + bytes(LAYER))
     stream.until_closed()
 
 
@@ -150,6 +156,7 @@ def answers_damaged_data_every_time(stream: Stream) -> None:
         answers_half_a_read,
         answers_half_a_read_and_stalls,
         answers_another_length,
+        answers_without_a_checksum,
         answers_a_read_with_ok,
         answers_damaged_data_every_time,
     ],

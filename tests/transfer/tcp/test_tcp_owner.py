@@ -7,7 +7,18 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tcp_pools import ALL, LAYER, LAYOUT, PATIENT_S, STALL_S, HostMemory, Stream, ends, kv_threads
+from tcp_pools import (
+    ALL,
+    LAYER,
+    LAYOUT,
+    PATIENT_S,
+    STALL_S,
+    HostMemory,
+    Stream,
+    ends,
+    kv_threads,
+    summed,
+)
 
 from splitserve.errors import ConfigError, TransferFailed
 from splitserve.protocol.gate import Gate, GateFiles, Tls
@@ -16,7 +27,6 @@ from splitserve.protocol.memory import MemoryRegion
 from splitserve.transfer.connectors.tcp import TcpConnector
 from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.plan import Span
-from splitserve.transfer.tcp.checksum import checksum
 from splitserve.transfer.tcp.frames import HEADER_BYTES, Kind, encode, parse_header
 from splitserve.transfer.tcp.owner import MAX_UNPROVEN
 
@@ -76,8 +86,8 @@ def open_owned(stall_s: float) -> Iterator[Owned]:
 
 
 def put(offset: int, payload: bytes = PAYLOAD, told: bytes | None = None) -> bytes:
-    total = checksum([memoryview(told or payload)])
-    return encode(Kind.PUT, 1, [(offset, len(payload))], len(payload), total) + payload
+    head = encode(Kind.PUT, 1, [(offset, len(payload))], len(payload), summed=True)
+    return head + summed(payload, told)
 
 
 def is_closed(stream: Stream) -> bool:
@@ -110,7 +120,7 @@ def test_a_frame_without_a_checksum_is_taken_as_it_comes(owned: Owned) -> None:
     assert parse_header(stream.take(HEADER_BYTES)).kind is Kind.OK
     stream.sock.sendall(encode(Kind.GET, 2, [(100, 64)], 64))
     answer = parse_header(stream.take(HEADER_BYTES))
-    assert (answer.kind, answer.checksum) == (Kind.DATA, None)
+    assert (answer.kind, answer.summed) == (Kind.DATA, False)
     assert stream.take(64) == PAYLOAD
     stream.sock.close()
 
@@ -129,7 +139,7 @@ def test_a_peer_may_do_without_checksums(owned: Owned) -> None:
     connector.close()
 
 
-HEAD = encode(Kind.PUT, 1, [(0, 64)], 64, 0)
+HEAD = encode(Kind.PUT, 1, [(0, 64)], 64)
 
 
 @pytest.mark.parametrize(

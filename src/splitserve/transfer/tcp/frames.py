@@ -1,13 +1,13 @@
 """What goes over one stream, after the two ends have proven themselves. Pure.
 
-    header   magic, kind, whether there is a checksum, number of pieces, number of the frame,
-             payload bytes, payload checksum, and a CRC-32 of the header (with 0 in its place) and
-             the table
+    header   magic, kind, whether the payload has a checksum, number of pieces, number of the
+             frame, payload bytes, and a CRC-32 of the header (with 0 in its place) and the table
     table    of each piece: offset in the owner's pool, bytes. PUT and GET only
     payload  the pieces' bytes. PUT and DATA only
+    sum      of the payload, 8 bytes of XXH3, where there is to be one
 
-A GET with a checksum, of any value, asks for DATA with one. DATA, OK and BAD carry the number of
-the frame that they answer. Integers are little-endian.
+A GET that says so asks for DATA with a checksum. DATA, OK and BAD carry the number of the frame
+that they answer. Integers are little-endian.
 """
 
 import struct
@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Final
 
 MAX_PIECES: Final = 256
@@ -22,8 +23,8 @@ MAX_PIECES: Final = 256
 
 MAX_PAYLOAD: Final = 1 << 20
 
-_MAGIC: Final = b"SKV1"
-_HEADER: Final = struct.Struct("<4sBBHQQQI")
+_MAGIC: Final = b"SKV2"
+_HEADER: Final = struct.Struct("<4sBBHQQI")
 _CRC: Final = struct.Struct("<I")
 _PIECE: Final = struct.Struct("<QQ")
 HEADER_BYTES: Final = _HEADER.size
@@ -49,13 +50,13 @@ class FrameError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """``checksum`` None: the payload has none. ``crc`` covers the table as well."""
+    """``summed``: the payload has a checksum. ``crc`` covers the table as well."""
 
     kind: Kind
     pieces: int
     number: int
     nbytes: int
-    checksum: int | None
+    summed: bool
     crc: int
 
     @property
@@ -68,11 +69,11 @@ def encode(
     number: int,
     pieces: Sequence[Piece] = (),
     nbytes: int = 0,
-    checksum: int | None = None,
+    summed: bool = False,
 ) -> bytes:
-    """Header and table. ``nbytes`` and ``checksum`` are the payload's."""
-    table = b"".join(_PIECE.pack(offset, size) for offset, size in pieces)
-    bare = _bare(Header(kind, len(pieces), number, nbytes, checksum, 0))
+    """Header and table. ``nbytes`` and ``summed`` are of the payload."""
+    table = struct.pack(f"<{2 * len(pieces)}Q", *chain.from_iterable(pieces))
+    bare = _bare(Header(kind, len(pieces), number, nbytes, summed, 0))
     crc = zlib.crc32(table, zlib.crc32(bare))
     return bare[: -_CRC.size] + _CRC.pack(crc) + table
 
@@ -80,12 +81,12 @@ def encode(
 def parse_header(data: bytes | bytearray) -> Header:
     """Of HEADER_BYTES. Raises FrameError. Its numbers are not to be relied on before
     ``parse_table`` has seen what the CRC covers, but they are small."""
-    magic, kind, summed, pieces, number, nbytes, checksum, crc = _HEADER.unpack(data)
+    magic, kind, summed, pieces, number, nbytes, crc = _HEADER.unpack(data)
     if magic != _MAGIC or kind not in _KINDS or summed > 1:
         raise FrameError("the stream carries no frame")
     if pieces > MAX_PIECES or nbytes > MAX_PAYLOAD:
         raise FrameError(f"a frame of {pieces} pieces and {nbytes} bytes is too large")
-    return Header(Kind(kind), pieces, number, nbytes, checksum if summed else None, crc)
+    return Header(Kind(kind), pieces, number, nbytes, bool(summed), crc)
 
 
 def parse_table(header: Header, table: bytes | bytearray, pool_bytes: int) -> list[Piece]:
@@ -94,23 +95,18 @@ def parse_table(header: Header, table: bytes | bytearray, pool_bytes: int) -> li
     if zlib.crc32(table, zlib.crc32(_bare(header))) != header.crc:
         raise FrameError("a header was changed on its way")
     pieces: list[Piece] = list(_PIECE.iter_unpack(table))
-    if any(size < 1 or offset > pool_bytes - size for offset, size in pieces):
-        raise FrameError("a frame names bytes outside the pool")
-    if pieces and sum(size for _, size in pieces) != header.nbytes:
+    total = 0
+    for offset, size in pieces:
+        if size < 1 or offset > pool_bytes - size:
+            raise FrameError("a frame names bytes outside the pool")
+        total += size
+    if pieces and total != header.nbytes:
         raise FrameError("a frame's pieces are not its payload")
     return pieces
 
 
 def _bare(header: Header) -> bytes:
     """Without its CRC."""
-    summed = header.checksum is not None
     return _HEADER.pack(
-        _MAGIC,
-        header.kind,
-        summed,
-        header.pieces,
-        header.number,
-        header.nbytes,
-        header.checksum or 0,
-        0,
+        _MAGIC, header.kind, header.summed, header.pieces, header.number, header.nbytes, 0
     )

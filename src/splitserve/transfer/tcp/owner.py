@@ -10,7 +10,6 @@ from typing import Final
 from splitserve.errors import ConfigError
 from splitserve.protocol.handshake import NONCE_BYTES, ListenerSide, Refused
 from splitserve.transfer.options import NetworkOptions
-from splitserve.transfer.tcp.checksum import checksum
 from splitserve.transfer.tcp.frames import (
     HEADER_BYTES,
     FrameError,
@@ -21,6 +20,7 @@ from splitserve.transfer.tcp.frames import (
     parse_header,
     parse_table,
 )
+from splitserve.transfer.tcp.payload import receive_payload, send_frame
 from splitserve.transfer.tcp.wire import Wire
 
 log = logging.getLogger(__name__)
@@ -159,16 +159,12 @@ class _OwnStream:
             raise FrameError(f"a peer of ours sends no {header.kind.name}")
 
     def _put(self, header: Header, pieces: list[Piece]) -> None:
-        views = self._views(pieces)
-        self._wire.receive(views)
-        whole = header.checksum is None or checksum(views) == header.checksum
+        whole = receive_payload(self._wire, self._views(pieces), header.summed)
         self._wire.send([encode(Kind.OK if whole else Kind.BAD, header.number)])
 
     def _get(self, header: Header, pieces: list[Piece]) -> None:
-        views = self._views(pieces)
-        total = None if header.checksum is None else checksum(views)
-        head = encode(Kind.DATA, header.number, (), header.nbytes, total)
-        self._wire.send([head, *views])
+        head = encode(Kind.DATA, header.number, (), header.nbytes, header.summed)
+        send_frame(self._wire, head, self._views(pieces), header.summed)
 
     def _views(self, pieces: list[Piece]) -> list[memoryview]:
         return [self._pool[offset : offset + size] for offset, size in pieces]

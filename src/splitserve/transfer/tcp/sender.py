@@ -14,7 +14,6 @@ from splitserve.errors import TransferFailed
 from splitserve.protocol.gate import Tls
 from splitserve.protocol.handshake import NONCE_BYTES, OpenerSide, Refused
 from splitserve.transfer.tcp.batches import Batch
-from splitserve.transfer.tcp.checksum import checksum
 from splitserve.transfer.tcp.frames import (
     HEADER_BYTES,
     FrameError,
@@ -24,6 +23,7 @@ from splitserve.transfer.tcp.frames import (
     parse_header,
     parse_table,
 )
+from splitserve.transfer.tcp.payload import receive_payload, send_frame
 from splitserve.transfer.tcp.wire import Wire
 
 log = logging.getLogger(__name__)
@@ -176,14 +176,11 @@ class _Stream:
         batch.number = self._number
         self._unanswered.append(batch)
         wire = self._open()
+        head = encode(batch.kind, batch.number, batch.pieces(), batch.nbytes, self._checksums)
         if batch.kind is Kind.GET:
-            asked = 0 if self._checksums else None
-            wire.send([encode(Kind.GET, batch.number, batch.pieces(), batch.nbytes, asked)])
-            return
-        views = batch.views(self._pool)
-        total = checksum(views) if self._checksums else None
-        head = encode(Kind.PUT, batch.number, batch.pieces(), batch.nbytes, total)
-        wire.send([head, *views])
+            wire.send([head])
+        else:
+            send_frame(wire, head, batch.views(self._pool), self._checksums)
 
     def _take_answer(self) -> None:
         """Of the oldest frame. One that was damaged goes out once more."""
@@ -212,11 +209,10 @@ class _Stream:
         return header.kind is Kind.OK
 
     def _receive(self, wire: Wire, header: Header, batch: Batch) -> bool:
-        if header.kind is not Kind.DATA or header.nbytes != batch.nbytes:
+        asked = batch.nbytes, self._checksums
+        if header.kind is not Kind.DATA or (header.nbytes, header.summed) != asked:
             raise FrameError("the peer answers a read with something else")
-        views = batch.views(self._pool)
-        wire.receive(views)
-        return not self._checksums or checksum(views) == header.checksum
+        return receive_payload(wire, batch.views(self._pool), self._checksums)
 
     def _open(self) -> Wire:
         if self._wire is None:

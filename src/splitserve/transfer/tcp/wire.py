@@ -4,7 +4,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from splitserve.clock import monotonic
@@ -40,9 +40,11 @@ class Wire:
         left = [memoryview(piece) for piece in pieces]
         while left:
             self._used = monotonic()
-            with _timing_out():
+            try:
                 # TLS takes one piece at a time.
                 sent = self._sock.send(left[0]) if self._is_tls else self._sock.sendmsg(left)
+            except BlockingIOError as error:
+                raise _timed_out() from error
             self._check_wait()
             left = _after(left, sent)
 
@@ -70,8 +72,10 @@ class Wire:
 
     def read_some(self, limit: int) -> bytes:
         """One byte at least and ``limit`` at most."""
-        with _timing_out():
+        try:
             heard = self._sock.recv(limit)
+        except BlockingIOError as error:
+            raise _timed_out() from error
         if not heard:
             raise ConnectionResetError("the peer closed the connection")
         return heard
@@ -90,11 +94,13 @@ class Wire:
         self.close()
 
     def _receive(self, pieces: list[memoryview]) -> int:
-        with _timing_out():
+        try:
             if self._is_tls:
                 got = self._sock.recv_into(pieces[0])
             else:
                 got = self._sock.recvmsg_into(pieces, 0, socket.MSG_WAITALL)[0]
+        except BlockingIOError as error:
+            raise _timed_out() from error
         if not got:
             raise ConnectionResetError("the peer closed the connection")
         return got
@@ -102,7 +108,7 @@ class Wire:
     def _check_wait(self) -> None:
         now = monotonic()
         if now - self._used > _TOO_LONG * self._stall_s:
-            raise TimeoutError("timed out")
+            raise _timed_out()
         self._used = now
 
     def close(self) -> None:
@@ -119,13 +125,9 @@ def _limit_calls(sock: socket.socket, stall_s: float) -> None:
         sock.setsockopt(socket.SOL_SOCKET, option, limit)
 
 
-@contextlib.contextmanager
-def _timing_out() -> Iterator[None]:
-    """That is how the kernel says that time is up."""
-    try:
-        yield
-    except BlockingIOError as error:
-        raise TimeoutError("timed out") from error
+def _timed_out() -> TimeoutError:
+    """Of BlockingIOError: that is how the kernel says that time is up."""
+    return TimeoutError("timed out")
 
 
 def _after(pieces: list[memoryview], nbytes: int) -> list[memoryview]:
