@@ -33,9 +33,12 @@ check: $(INSTALLED) ## format, lint, types, import rules
 test: setup ## every test that needs neither a GPU nor vLLM
 	@$(PYTEST) -m "not gpu and not interop" -n 2 --dist loadfile --durations=10
 
-bench: setup ## engine, handoff, gateway, text, the lab's errors; URLS="A B" adds running servers, VLLM and GUIDELLM other clients
+bench: setup ## engine, handoff, a chat's turns, exposed transfer, gateway, text, the lab's errors; URLS="A B" adds running servers, VLLM and GUIDELLM other clients
 	@$(BIN)/splitserve bench engine --json
 	@$(BIN)/splitserve bench handoff --json
+	@$(BIN)/splitserve bench handoff --connector tcp --json
+	@$(BIN)/splitserve bench turns --json
+	@$(BIN)/splitserve bench exposed --json
 	@$(BIN)/splitserve bench gateway --json
 	@$(BIN)/splitserve bench render --json
 	@$(BIN)/splitserve bench derender --json
@@ -50,8 +53,11 @@ vllm: ## .venv-vllm with vLLM for CPUs; nothing where SPLITSERVE_VLLM names a vl
 	@$(if $(SPLITSERVE_VLLM),test -x "$(SPLITSERVE_VLLM)",tests/interop/install_vllm.sh .venv-vllm \
 		$(PYTHON)) || { echo "error: there is no vLLM for CPUs here, see above" >&2; exit 3; }
 
-interop: setup vllm ## tests against real vLLM: ten minutes on two idle cores, 12 GB of memory
-	@$(PYTEST) -m interop tests/interop --durations=10
+interop: setup vllm ## tests against real vLLM, NIXL and Mooncake: 20 minutes on two idle cores, 12 GB of memory
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) \
+		--constraint constraints.txt --editable '.[dev,nixl,mooncake]'
+	@$(PYTEST) -m "not gpu" -n 1 tests/conformance/test_connector.py tests/transfer
+	@$(PYTEST) -m interop tests/interop tests/flow/connectors --durations=10
 
 gpu: setup ## tests that need a CUDA device (with two, prefill and decode get one each)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) \

@@ -58,13 +58,15 @@ class Process:
 
 @dataclass
 class Cluster:
-    """``workers`` by name; ``url`` of the gateway. ``worker_program`` is what python runs."""
+    """``workers`` by name; ``url`` of the gateway. ``worker_program`` is what python runs.
+    ``own_flags`` are those of one worker alone, by its name."""
 
     model: str
     run_dir: Path
     worker_flags: Sequence[str]
     gateway_flags: Sequence[str] = ()
     worker_program: Sequence[str] = PROGRAM
+    own_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     workers: dict[str, Process] = field(default_factory=dict)
     gateway: Process | None = None
 
@@ -94,7 +96,7 @@ class Cluster:
     def launch_worker(self, role: str, name: str, *flags: str) -> "Starting":
         command = ["worker", self.model, "--role", role, "--name", name]
         command += ["--listen", self.listens(name), "--cores", self._core(name)]
-        command += [*self.worker_flags, *flags]
+        command += [*self.worker_flags, *self.own_flags.get(name, ()), *flags]
         program = self.worker_program
         return _launch(name, command, self.run_dir, program, self.environment(name))
 
@@ -238,10 +240,11 @@ def running(
     roles: Sequence[tuple[str, str]],
     worker_flags: Sequence[str] = (),
     gateway_flags: Sequence[str] = (),
+    own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[Cluster]:
     """Workers given as (role, name) and a gateway; at the end nothing may be left running."""
     with tempfile.TemporaryDirectory(prefix="ss-") as run_dir:
-        cluster = Cluster(model, Path(run_dir), worker_flags, gateway_flags)
+        cluster = Cluster(model, Path(run_dir), worker_flags, gateway_flags, own_flags=own_flags)
         with started(cluster, roles):
             yield cluster
 

@@ -42,3 +42,13 @@ def make_model_folder(path: Path) -> Path:
     settings = {"eos_token": "<|im_end|>", "add_bos_token": False, "chat_template": TEMPLATE}
     (path / "tokenizer_config.json").write_text(json.dumps(settings))
     return path
+
+
+def make_weights(folder: Path) -> None:
+    """Random ones, the same each time, for the configuration that lies there."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)

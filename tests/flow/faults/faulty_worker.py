@@ -1,30 +1,41 @@
-"""A worker whose KV writes go wrong when a file says so. Run as ``splitserve`` is run.
+"""A worker whose KV copies go wrong when a file says so. Run as ``splitserve`` is run.
 
 The file named by the environment variable FAULTS holds one word:
 
     stall      writes start and do not end; they land once the word is gone
+    half       the first layer of what is written and read is copied, and the others stall
+    keep       what stalls goes on to stall, and nothing else goes wrong
     fail       the connector says that writes failed
     corrupt    writes land with other bytes, and the connector knows nothing of it
     duplicate  the last KVReady is sent again, and every later one twice
 """
 
-import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from splitserve.cli.main import main
+from splitserve.loading import load
 from splitserve.protocol.codec import Message
 from splitserve.protocol.handoff import KVReady
 from splitserve.roles.loop import Outbox
 from splitserve.roles.port import ConnId
-from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent, TransferId
-from splitserve.transfer.connectors.shm import ShmConnector
+from splitserve.transfer import registry
+from splitserve.transfer.base import (
+    Connector,
+    LayerReader,
+    LayerWriter,
+    PeerId,
+    TransferEvent,
+    TransferId,
+)
 from splitserve.transfer.plan import Span
-from splitserve.transfer.registry import CONNECTORS
+
+TOKEN_BYTES = 16
+"""Of one token in the fake engine's pool, of one layer, K or V, and head."""
 
 FAULTS = Path(os.environ["FAULTS"])
 
@@ -63,10 +74,11 @@ REPEATER = Repeater()
 
 @dataclass
 class Stalled:
+    """A copy that was not started: it is told of by a number of ours."""
+
     transfer: TransferId
     peer: PeerId
-    writer: LayerWriter
-    layer: int
+    begin: Callable[[], TransferId]
 
 
 @dataclass
@@ -79,43 +91,71 @@ class FaultyWriter:
     real: LayerWriter
 
     def write(self, layer: int) -> TransferId:
-        return self.connector.start(self, layer)
+        fault = asked()
+        if fault == "stall" or (fault == "half" and layer):
+            return self.connector.stall(self.peer, lambda: self.real.write(layer))
+        if fault == "corrupt":
+            return self.connector.write_other(self, layer)
+        return self.connector.started(self.real.write(layer), fails=fault == "fail")
 
 
-class FaultyConnector(ShmConnector):
-    """Shared memory that does what the file says."""
+@dataclass
+class FaultyReader:
+    connector: "FaultyConnector"
+    peer: PeerId
+    real: LayerReader
 
-    def __init__(self) -> None:
-        super().__init__()
+    def read(self, layer: int) -> TransferId:
+        if asked() == "half" and layer:
+            return self.connector.stall(self.peer, lambda: self.real.read(layer))
+        return self.connector.started(self.real.read(layer))
+
+
+class FaultyConnector:
+    """Any connector, that does what the file says."""
+
+    def __init__(self, real: Connector) -> None:
+        self._real = real
+        self._last = 0
+        self._names: dict[TransferId, TransferId] = {}
+        self._failed: set[TransferId] = set()
         self._stalled: list[Stalled] = []
         self._gone: list[TransferEvent] = []
-        self._failed: set[TransferId] = set()
-        self._renamed: dict[TransferId, TransferId] = {}
 
-    def writer(self, peer: PeerId, spans: Sequence[Span]) -> LayerWriter:
-        return FaultyWriter(self, peer, spans, super().writer(peer, spans))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
-    def start(self, writer: FaultyWriter, layer: int) -> TransferId:
-        fault = asked()
-        if fault == "stall":
-            transfer = self._ends.begin()
-            self._stalled.append(Stalled(transfer, writer.peer, writer.real, layer))
-            return transfer
-        transfer = writer.real.write(layer)
-        if fault == "fail":
-            self._failed.add(transfer)
-        elif fault == "corrupt":
-            self._spoil(writer, layer)
+    def writer(self, peer: PeerId, spans: Sequence[Span]) -> FaultyWriter:
+        return FaultyWriter(self, peer, spans, self._real.writer(peer, spans))
+
+    def reader(self, peer: PeerId, spans: Sequence[Span]) -> FaultyReader:
+        return FaultyReader(self, peer, self._real.reader(peer, spans))
+
+    def started(self, real: TransferId, fails: bool = False) -> TransferId:
+        self._names[real] = self._begin()
+        if fails:
+            self._failed.add(real)
+        return self._names[real]
+
+    def stall(self, peer: PeerId, begin: Callable[[], TransferId]) -> TransferId:
+        transfer = self._begin()
+        self._stalled.append(Stalled(transfer, peer, begin))
         return transfer
+
+    def write_other(self, writer: FaultyWriter, layer: int) -> TransferId:
+        """What lies beside the bytes that were asked for."""
+        ours, _ = self._real.layouts(writer.peer)
+        spans = [beside(span, ours.layer_bytes) for span in writer.spans]
+        return self.started(self._real.writer(writer.peer, spans).write(layer))
 
     def poll(self) -> list[TransferEvent]:
         REPEATER.look()
-        if self._stalled and asked() != "stall":
+        if self._stalled and asked() not in ("stall", "half", "keep"):
             stalled, self._stalled = self._stalled, []
             for entry in stalled:
-                self._renamed[entry.writer.write(entry.layer)] = entry.transfer
+                self._names[entry.begin()] = entry.transfer
         gone, self._gone = self._gone, []
-        return gone + [self._ended(event) for event in super().poll()]
+        return gone + [self._ended(event) for event in self._real.poll()]
 
     def disconnect(self, peer: PeerId) -> None:
         self._gone += [
@@ -124,22 +164,31 @@ class FaultyConnector(ShmConnector):
             if entry.peer == peer
         ]
         self._stalled = [entry for entry in self._stalled if entry.peer != peer]
-        super().disconnect(peer)
+        self._real.disconnect(peer)
+
+    def _begin(self) -> TransferId:
+        self._last += 1
+        return TransferId(self._last)
 
     def _ended(self, event: TransferEvent) -> TransferEvent:
+        transfer = self._names.pop(event.transfer)
         if event.transfer in self._failed:
             self._failed.remove(event.transfer)
-            return TransferEvent(event.transfer, "failed", 0, "a test said so")
-        return replace(event, transfer=self._renamed.pop(event.transfer, event.transfer))
+            return TransferEvent(transfer, "failed", 0, "a test said so")
+        return replace(event, transfer=transfer)
 
-    def _spoil(self, writer: FaultyWriter, layer: int) -> None:
-        target: Any = self._peers[writer.peer].host()
-        start = target.address + layer * target.layout.layer_bytes
-        for span in writer.spans:
-            ctypes.memset(start + span.target, 0x5A, span.nbytes)
+
+def beside(span: Span, layer_bytes: int) -> Span:
+    """As much, from the next token of the source on or, at the layer's end, from the one before."""
+    fits = span.source + span.nbytes + TOKEN_BYTES <= layer_bytes
+    return replace(span, source=span.source + (TOKEN_BYTES if fits else -TOKEN_BYTES))
+
+
+def faulty(make: Callable[..., Connector]) -> Callable[..., FaultyConnector]:
+    return lambda *options: FaultyConnector(make(*options))
 
 
 if __name__ == "__main__":
-    CONNECTORS["shm"] = "__main__:FaultyConnector"
+    registry.load = lambda target: faulty(load(target))  # type: ignore[attr-defined]
     Outbox.send = lambda *args: REPEATER.send(*args)  # type: ignore[method-assign]
     sys.exit(main())

@@ -87,9 +87,14 @@ class Rig(Cluster):
     relays: dict[str, Relay] = field(default_factory=dict)
     begun: int = 0
     _serial: Iterator[int] = field(default_factory=count)
+    _names: Iterator[int] = field(default_factory=count)
 
     def listens(self, name: str) -> str:
         return f"unix:{self.run_dir / name}.inner"
+
+    def relay(self, public: Path, private: Path) -> Relay:
+        """What stands before a worker."""
+        return Relay(public, private)
 
     def environment(self, name: str) -> dict[str, str]:
         return {"FAULTS": str(self.run_dir / f"{name}.fault")}
@@ -106,12 +111,14 @@ class Rig(Cluster):
     def ask(self, length: int, max_tokens: int = ANSWER) -> "Asked":
         """Sends a request whose prompt is like no other's from its first token on."""
         serial = next(self._serial)
-        ids = self.prompt(serial, length)
-        name = f"r{serial}x"
+        return self.ask_this(self.prompt(serial, length), max_tokens)
+
+    def ask_this(self, ids: list[int], max_tokens: int = ANSWER) -> "Asked":
+        name = f"r{next(self._names)}x"
         self.begun += 1
         right = self.right_answer(ids, max_tokens)
         stream = Stream(self, ids, max_tokens, name, ignore_eos=True)
-        return Asked(name, max_tokens, right, stream)
+        return Asked(name, ids, max_tokens, right, stream)
 
     def prompt(self, serial: int, length: int) -> list[int]:
         return [300 + (serial * 37 + i * (7 + serial)) % 1000 for i in range(length)]
@@ -196,6 +203,7 @@ class Asked:
     """A request and what its client sees. ``answer`` is what it should."""
 
     name: str
+    ids: list[int]
     max_tokens: int
     answer: list[int]
     stream: Stream
@@ -251,7 +259,8 @@ def rigged(
         rig = kind(model, run_dir, flags, gateway_flags, program)
         rig.roles = {name: role for role, name in roles}
         rig.relays = {
-            name: Relay(run_dir / f"{name}.sock", run_dir / f"{name}.inner") for name in rig.roles
+            name: rig.relay(run_dir / f"{name}.sock", run_dir / f"{name}.inner")
+            for name in rig.roles
         }
         try:
             with started(rig, roles):

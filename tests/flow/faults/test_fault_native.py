@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-import torch
-import transformers
 from client import complete
-from tiny_model import make_model_folder
+from tiny_model import make_model_folder, make_weights
 
 from faults.acts import run_cell
 from faults.cells import Fault
@@ -45,9 +43,7 @@ class NativeRig(Rig):
 def weighed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The tiny model with weights."""
     folder = make_model_folder(tmp_path_factory.mktemp("weighed") / "tiny")
-    torch.manual_seed(0)
-    config = transformers.AutoConfig.from_pretrained(folder)
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    make_weights(folder)
     return str(folder)
 
 
