@@ -11,10 +11,10 @@ import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import pytest
@@ -127,12 +127,13 @@ class Pair:
         return after(wanted, layer, own, theirs)
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(name, marks=pytest.mark.gpu if name == "cuda_ipc" else ())
-        for name in sorted(CONNECTORS)
-    ]
-)
+def over(names: Iterable[str]) -> list[Any]:
+    """Those that need more than this machine are run by ``make gpu`` and ``make interop``."""
+    marks = {"cuda_ipc": pytest.mark.gpu} | dict.fromkeys(PACKAGES, pytest.mark.interop)
+    return [pytest.param(name, marks=marks.get(name, ())) for name in sorted(names)]
+
+
+@pytest.fixture(params=over(CONNECTORS))
 def name(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if name in PACKAGES:
@@ -402,7 +403,7 @@ def test_an_unknown_name_is_refused_with_the_choices() -> None:
         create_connector("carrier-pigeon")
 
 
-@pytest.fixture(params=sorted(set(CONNECTORS) - {"cuda_ipc", "memory"}))
+@pytest.fixture(params=over(set(CONNECTORS) - {"cuda_ipc", "memory"}))
 def crossing(request: pytest.FixtureRequest) -> str:
     """A connector between processes that needs no GPU."""
     name = str(request.param)

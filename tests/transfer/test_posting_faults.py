@@ -17,6 +17,8 @@ from splitserve.transfer.connectors.mooncake import MooncakeConnector
 from splitserve.transfer.connectors.nixl import NixlConnector
 from splitserve.transfer.plan import Span
 
+pytestmark = pytest.mark.interop
+
 CONNECTORS: dict[str, tuple[str, Callable[[], Connector]]] = {
     "mooncake": ("mooncake.engine", lambda: MooncakeConnector(patience_s=PATIENCE_S)),
     "nixl": ("nixl", lambda: NixlConnector(patience_s=PATIENCE_S)),

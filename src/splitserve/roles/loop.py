@@ -8,11 +8,12 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Final
 
 from splitserve.clock import Clock
 from splitserve.ids import HandoffId, WorkerId
+from splitserve.inbox import Inbox
 from splitserve.protocol.codec import Message, encode
 from splitserve.protocol.telemetry import Load
 from splitserve.roles.port import ConnId
@@ -130,7 +131,7 @@ class EngineThread:
         self._deliver = deliver
         self._ended = ended
         self._clock = clock
-        self._inbox: SimpleQueue[Incoming] = SimpleQueue()
+        self._inbox: Inbox[Incoming] = Inbox()
         self._last: Snapshot | None = None
         self._stopping = False
         self.turned = clock()
@@ -182,7 +183,7 @@ class EngineThread:
     def _take_in(self) -> None:
         """Everything that waits; blocks for a moment only when no step is to be run now."""
         try:
-            item = self._inbox.get(timeout=self._patience())
+            item = self._inbox.get(self._patience())
             while True:
                 self._dispatch(item)
                 item = self._inbox.get_nowait()

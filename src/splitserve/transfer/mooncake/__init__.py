@@ -2,8 +2,8 @@
 environment that the package is configured by, and the token by which a peer is recognised.
 ``transfer/posting`` has the rest.
 
-What is said of Mooncake here is read from its source about 0.3.13, and the names that are called
-from the wheel of 0.3.13.post1:
+What is said of Mooncake here is read from its source about 0.3.13; the tests ran with the wheel of
+0.3.13.post1, over TCP:
 
 - A write over TCP counts as done when the peer has put all bytes in place and said so. Before
   0.3.12 it did when the last byte had left (kvcache-ai/Mooncake#2850), and it still does where
@@ -14,6 +14,7 @@ from the wheel of 0.3.13.post1:
   or its end of the connection is closed (or the host has not been reached for as long as the kernel
   tries, some 15 minutes). ``posting/copies.py`` says what is done instead of stopping a copy.
 - Ending an engine joins the thread that all its copies over TCP run on: no read lands after that.
+  It takes a second.
 - ``get_batch_transfer_status`` spins until the whole batch has ended. ``transfer_check_status``
   never waits, and looks at the first request of a batch alone. So each request is a batch.
 - 1,024 requests may wait for one peer, and the next is refused: one prompt can reach that (#4209).

@@ -90,7 +90,6 @@ class MooncakeAgent:
     def __init__(self, region: MemoryRegion, network: Network) -> None:
         """Raises ConfigError when the package is missing or too old, the environment or the host
         does not allow what is wanted, or the memory cannot be registered."""
-        make = _engine_type()
         check(os.environ, network.way)
         if network.way == "rdma" and not has_rdma():
             raise ConfigError("connector mooncake finds no RDMA device that is up: use way tcp")
@@ -98,7 +97,7 @@ class MooncakeAgent:
         self._address = region.address
         self._page = TokenPage()
         self._flying: Counter[str] = Counter()
-        self._engine = _opened(make, network)
+        self._engine = _opened(network)
         self.name = _session_name(network.host, self._engine.get_rpc_port())
         self._register(region.address, region.nbytes)
         self._register(self._page.address, self._page.nbytes)
@@ -235,9 +234,11 @@ def _session_name(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _opened(make: Callable[[], Any], network: Network) -> Any:
+def _opened(network: Network) -> Any:
     """An engine that listens. Raises ConfigError."""
+    # The package reads how much to log when it is imported, and the rest when an engine is made.
     with applied(os.environ, network):
+        make = _engine_type()
         try:
             engine = make()
             failed = engine.initialize(network.host, "P2PHANDSHAKE", network.way, "")

@@ -1,6 +1,7 @@
 """One NIXL agent with this worker's pool registered: all that Splitserve calls of the package."""
 
 import logging
+import os
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import numpy as np
 from splitserve.errors import ConfigError, TransferFailed
 from splitserve.loading import load
 from splitserve.protocol.memory import MemoryRegion
+from splitserve.transfer.hosts import has_rdma
 from splitserve.transfer.nixl.tables import tables
 from splitserve.transfer.posting.pairs import Pairs, Place
 from splitserve.transfer.posting.started import Operation
@@ -45,6 +47,10 @@ class NixlAgent:
     def __init__(self, region: MemoryRegion) -> None:
         """Raises ConfigError when the package is missing, UCX finds no transport, or the memory
         cannot be registered."""
+        if not has_rdma():
+            # Wherever libibverbs is installed UCX loads its RDMA module, and with that the wheel's
+            # libnl beside the system's: the process then ends in a segmentation fault (1.5.1).
+            os.environ.setdefault("UCX_MODULES", "^ib")
         place = Place(region.address, region.nbytes, region.device)
         package = _package(place)
         self._errors = _error_types(package)

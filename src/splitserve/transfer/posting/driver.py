@@ -8,6 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from splitserve.errors import BugError
+from splitserve.inbox import Inbox
 from splitserve.transfer.posting.copies import Copies
 from splitserve.transfer.posting.started import Agent, End
 
@@ -30,7 +31,7 @@ class Driver:
         """``connector`` is what errors call it. ``enter`` prepares the thread (a GPU to be
         current). Raises what it and ``open_agent`` raise."""
         self._connector = connector
-        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._tasks: Inbox[_Task | None] = Inbox()
         self._ends: SimpleQueue[End] = SimpleQueue()
         self._life: Future[None] = Future()
         opened: Future[Copies] = Future()
@@ -92,7 +93,7 @@ class Driver:
                 since = time.monotonic() - moved_at
                 wait_s = min(max(_WAIT_SHARE * since, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)
             try:
-                task = self._tasks.get(timeout=wait_s)
+                task = self._tasks.get(wait_s)
                 if task is None:
                     copies.close()
                     return
