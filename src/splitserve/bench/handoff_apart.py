@@ -8,11 +8,25 @@ import multiprocessing
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import Final
+
+import msgspec
 
 from splitserve.bench.handoff import HandoffReading, measure_handoff
 from splitserve.bench.pool import Device
-from splitserve.errors import SplitserveError, UnavailableError
+from splitserve.errors import ConfigError, TransferFailed, UnavailableError
 from splitserve.protocol.memory import KVLayout
+
+_ERRORS: Final = {kind.__name__: kind for kind in (ConfigError, TransferFailed, UnavailableError)}
+"""What ``measure_handoff`` and the connectors that it opens raise."""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """A reading, or the name of an error and its text."""
+
+    reading: HandoffReading | None = None
+    error: str = ""
+    why: str = ""
 
 
 def measure_apart(
@@ -26,10 +40,11 @@ def measure_apart(
     process.start()
     theirs.close()
     try:
-        while (said := ours.recv()) is not None:
-            if isinstance(said, SplitserveError):
-                raise said
-            yield said
+        while (said := msgspec.msgpack.decode(ours.recv_bytes(), type=_Said | None)) is not None:
+            if said.error:
+                raise _ERRORS[said.error](said.why)
+            assert said.reading is not None
+            yield said.reading
     except EOFError as error:
         raise UnavailableError("the measuring process failed; see its message above") from error
     finally:
@@ -49,7 +64,11 @@ def _measure(
     with suppress(ConnectionError):  # nobody listens any more
         try:
             for reading in measure_handoff(connector, layout, tokens, repeats, device):
-                pipe.send(reading)
-            pipe.send(None)
-        except SplitserveError as error:
-            pipe.send(error)
+                _say(pipe, _Said(reading))
+            _say(pipe, None)
+        except tuple(_ERRORS.values()) as error:
+            _say(pipe, _Said(error=type(error).__name__, why=str(error)))
+
+
+def _say(pipe: Connection, said: "_Said | None") -> None:
+    pipe.send_bytes(msgspec.msgpack.encode(said))
