@@ -4,7 +4,7 @@ import pytest
 
 from splitserve.bench.soak import soak
 
-SECONDS = 20
+SECONDS = 12
 
 
 @pytest.mark.timeout(120)

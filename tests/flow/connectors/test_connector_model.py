@@ -18,13 +18,15 @@ from tiny_model import make_model_folder, make_weights
 
 from connectors.usable import need, over
 
+pytestmark = pytest.mark.interop  # for its length; make test has a real model over shm
+
 FLAGS = ("--dtype", "float32", "--kv-cache-memory-bytes", "8MiB", "--max-num-batched-tokens", "64")
 BLOCK = 16
 """Of the worker that does all alone, and of prefill workers."""
 
 DECODE_BLOCKS = {"equal": BLOCK, "unequal": 24}
 RUN = {"tcp": ["equal"], "nixl": ["equal", "unequal"], "mooncake": ["equal", "unequal"]}
-"""Each is a deployment of its own. Over shm other flow tests have a real model."""
+"""Each is a deployment of its own."""
 
 LAST_BITS = 1e-5
 """Sums over blocks of another size are rounded elsewhere, also where nothing moves."""
