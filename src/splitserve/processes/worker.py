@@ -21,7 +21,7 @@ from splitserve.ids import WorkerId, new_incarnation
 from splitserve.lifecycle import StatusPipe, StopSignals, reporting_failure
 from splitserve.loading import load
 from splitserve.modelstore.resolve import resolve
-from splitserve.protocol.address import TcpAddress, parse_address
+from splitserve.protocol.address import TcpAddress, is_loopback, parse_address
 from splitserve.protocol.control import PROTOCOL_VERSION
 from splitserve.protocol.gate import Gate
 from splitserve.protocol.memory import KVLayout, MemoryRegion
@@ -134,10 +134,13 @@ def _copier(region: MemoryRegion, layout: KVLayout) -> BlockCopier:
 def _connector(config: WorkerConfig, engine: Engine, gate: Gate) -> Connector:
     """Open over the engine's pool. Raises ConfigError."""
     address = parse_address(config.listen)
-    # TLS authenticates every record: sums of our own would cost as much as the copy.
-    network = NetworkOptions(tls=gate.tls, checksums=gate.tls is None)
+    network = NetworkOptions(tls=gate.tls)
     if isinstance(address, TcpAddress):
         network = replace(network, host=address.host)
+    # TLS authenticates every record, and what stays on this host meets no wire that could change
+    # it: sums of our own would cost as much as the copy.
+    checksums = gate.tls is None and not is_loopback(network.host)
+    network = replace(network, checksums=checksums)
     connector = create_connector(_connector_name(config), network)
     (region,) = engine.regions()
     connector.open(region, engine.describe().layout)

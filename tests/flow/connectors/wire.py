@@ -15,9 +15,7 @@ from faults.relay import Relay
 
 from splitserve.protocol.codec import Message
 from splitserve.protocol.handoff import Attached
-from splitserve.transfer.tcp.frames import HEADER_BYTES, Kind, parse_header
-
-MAGIC = b"SKV1"
+from splitserve.transfer.tcp.frames import HEADER_BYTES, MAGIC, Kind, parse_header
 
 
 @dataclass

@@ -32,6 +32,7 @@ from splitserve.transfer.base import (
     TransferEvent,
     TransferId,
 )
+from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.plan import Span
 
 TOKEN_BYTES = 16
@@ -185,7 +186,12 @@ def beside(span: Span, layer_bytes: int) -> Span:
 
 
 def faulty(make: Callable[..., Connector]) -> Callable[..., FaultyConnector]:
-    return lambda *options: FaultyConnector(make(*options))
+    """A connector between hosts behaves as between them: with checksums."""
+
+    def made(*networks: NetworkOptions) -> FaultyConnector:
+        return FaultyConnector(make(*(replace(one, checksums=True) for one in networks)))
+
+    return made
 
 
 if __name__ == "__main__":

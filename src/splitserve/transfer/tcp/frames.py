@@ -23,7 +23,7 @@ MAX_PIECES: Final = 256
 
 MAX_PAYLOAD: Final = 1 << 20
 
-_MAGIC: Final = b"SKV2"
+MAGIC: Final = b"SKV2"
 _HEADER: Final = struct.Struct("<4sBBHQQI")
 _CRC: Final = struct.Struct("<I")
 _PIECE: Final = struct.Struct("<QQ")
@@ -82,7 +82,7 @@ def parse_header(data: bytes | bytearray) -> Header:
     """Of HEADER_BYTES. Raises FrameError. Its numbers are not to be relied on before
     ``parse_table`` has seen what the CRC covers, but they are small."""
     magic, kind, summed, pieces, number, nbytes, crc = _HEADER.unpack(data)
-    if magic != _MAGIC or kind not in _KINDS or summed > 1:
+    if magic != MAGIC or kind not in _KINDS or summed > 1:
         raise FrameError("the stream carries no frame")
     if pieces > MAX_PIECES or nbytes > MAX_PAYLOAD:
         raise FrameError(f"a frame of {pieces} pieces and {nbytes} bytes is too large")
@@ -108,5 +108,5 @@ def parse_table(header: Header, table: bytes | bytearray, pool_bytes: int) -> li
 def _bare(header: Header) -> bytes:
     """Without its CRC."""
     return _HEADER.pack(
-        _MAGIC, header.kind, header.summed, header.pieces, header.number, header.nbytes, 0
+        MAGIC, header.kind, header.summed, header.pieces, header.number, header.nbytes, 0
     )
