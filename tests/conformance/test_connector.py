@@ -23,7 +23,7 @@ from splitserve.errors import BugError, ConfigError, PeerError, ProtocolMismatch
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import Connector, PeerId, TransferEvent, TransferId
 from splitserve.transfer.plan import Span, spans
-from splitserve.transfer.registry import CONNECTORS, create_connector
+from splitserve.transfer.registry import CONNECTORS, PACKAGES, create_connector
 
 LAYOUT = KVLayout("bfloat16", 3, 2, 8, 4, 10, 2)
 SAME_SHAPE = KVLayout("bfloat16", 3, 2, 8, 4, 13, 2)
@@ -38,7 +38,6 @@ BLOCK = LAYOUT.block_bytes
 ALL = Span(0, 0, LAYOUT.layer_bytes)
 FIRST = Span(0, 0, BLOCK)
 
-PACKAGES = {"nixl": "nixl", "mooncake": "mooncake.engine"}
 """What a connector's optional dependency is imported as."""
 
 CHILD = """

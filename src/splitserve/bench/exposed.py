@@ -19,10 +19,7 @@ from splitserve.bench.serve_cases import Case, Served, warm
 from splitserve.errors import ConfigError
 from splitserve.lab.load.record import RequestRecord
 from splitserve.lab.measure.latency import ttft_user
-from splitserve.transfer.registry import connectors_for, create_connector
-
-_PACKAGES: Final = {"nixl": "nixl", "mooncake": "mooncake.engine"}
-"""What these import once they are opened."""
+from splitserve.transfer.registry import PACKAGES, connectors_for, create_connector
 
 COMPARED: Final = ("exposed_p50", "ttft_p50", "ttft_p95", "itl_p50", "itl_p95")
 """Fields of ExposedReading, of which there are ratios."""
@@ -189,7 +186,7 @@ def _exposed_ms(record: RequestRecord) -> float | None:
 def _imports(name: str) -> bool:
     try:
         create_connector(name)
-        import_module(_PACKAGES.get(name, __name__))
+        import_module(PACKAGES.get(name, __name__))
     except (ConfigError, ImportError):
         return False
     return True

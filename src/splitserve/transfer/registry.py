@@ -22,6 +22,9 @@ _REACHING: Final = {"cpu": ("shm", "tcp", "nixl", "mooncake"), "cuda": ("cuda_ip
 _BETWEEN_HOSTS: Final = frozenset({"mooncake", "tcp"})
 """These take ``NetworkOptions``."""
 
+PACKAGES: Final = {"mooncake": "mooncake.engine", "nixl": "nixl"}
+"""What connectors with a package of their own import when they are opened."""
+
 _EXTRAS: Final = {"tcp": "engine"}
 """Which extra has what a connector imports."""
 

@@ -7,24 +7,21 @@ from typing import Any, Final
 
 import pytest
 
-from splitserve.transfer.registry import connectors_for
+from splitserve.transfer.registry import PACKAGES, connectors_for
 
 CONNECTORS: Final = connectors_for("cpu")
-
-_PACKAGES: Final = {"nixl": "nixl", "mooncake": "mooncake.engine"}
-"""What a connector's optional dependency is imported as."""
 
 
 def need(connector: str) -> None:
     """Skips the test, visibly, where its package is not installed or cannot be used."""
     try:
-        import_module(_PACKAGES.get(connector, "splitserve"))
+        import_module(PACKAGES.get(connector, "splitserve"))
     except ImportError as error:
         pytest.skip(f"the package of extra {connector} cannot be used: {error}")
 
 
 def over(connector: str, *more: object) -> Any:
     """A parameter: the connector, or a tuple of it and ``more``."""
-    marks = pytest.mark.interop if connector in _PACKAGES else ()
+    marks = pytest.mark.interop if connector in PACKAGES else ()
     value = (connector, *more) if more else connector
     return pytest.param(value, marks=marks, id="-".join(map(str, (connector, *more))))
