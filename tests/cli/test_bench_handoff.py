@@ -9,8 +9,7 @@ import pytest
 
 from cli.commands import splitserve
 from flow.tiny_model import make_model_folder
-
-PACKAGES = {"shm": "splitserve", "nixl": "nixl", "mooncake": "mooncake.engine"}
+from splitserve.transfer.registry import PACKAGES
 
 
 def handoff(model: Path, *arguments: str) -> tuple[int, str, str]:
@@ -19,10 +18,10 @@ def handoff(model: Path, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("connector", PACKAGES)
+@pytest.mark.parametrize("connector", ["shm", *PACKAGES])
 def test_each_placement_is_read_and_the_command_succeeds(tmp_path: Path, connector: str) -> None:
     try:
-        import_module(PACKAGES[connector])
+        import_module(PACKAGES.get(connector, "splitserve"))
     except ImportError as error:
         pytest.skip(f"the package of extra {connector} cannot be used: {error}")
     code, out, _ = handoff(make_model_folder(tmp_path / "tiny"), "--connector", connector)
