@@ -139,7 +139,7 @@ def fleet(model: Path, instances: Sequence[Instance]) -> Iterator[Fleet]:
 @contextmanager
 def pull_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
     roles = {"p0": "prefill", "p1": "prefill", "d0": "decode"}
-    ports = free_ports(2 * len(roles))
+    ports = list(free_ports(2 * len(roles)))
     instances = [
         Instance(
             name,
@@ -173,7 +173,7 @@ def turn_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
 @contextmanager
 def push_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
     """Prefill has to be named to decode before it has answered: its engine id is ours."""
-    ports = free_ports(4)
+    ports = list(free_ports(4))
     engine, side_port = "push-p0", ports.pop()
     side = {"side_channel_host": HOST, "side_channel_port": side_port}
     instances = [
@@ -218,7 +218,7 @@ def example_fleet(model: Path, run_dir: Path) -> Iterator[Fleet]:
 
 def pair(connector: str, model: Path, run_dir: Path, **more: Any) -> list[Instance]:
     """``p0`` and ``d0``, alike but for their roles. ``more``: see Instance."""
-    ports = free_ports(4)
+    ports = list(free_ports(4))
     return [
         Instance(
             name, role, model, run_dir, connector, ports.pop(), ports.pop(), CORES[role], **more
