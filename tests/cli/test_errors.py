@@ -63,6 +63,19 @@ def test_each_kind_of_error_has_its_code(error: SplitserveError, code: int) -> N
         ((*WORKER, "--cores", "0,0"), "--cores: '0,0' names a core twice"),
         ((*WORKER, "--cores", "90000"), "cores: [90000] are not among"),
         ((*WORKER, "--max-num-seqs", "0"), "--max-num-seqs must be positive (got 0)"),
+        (
+            (*WORKER, "--tensor-parallel-size", "0"),
+            "--tensor-parallel-size must be positive (got 0)",
+        ),
+        (
+            (*WORKER, "--device", "cuda:0", "--tensor-parallel-size", "2"),
+            '--tensor-parallel-size splits native workers on the CPU only; engine = "vllm" spreads',
+        ),
+        (
+            ("serve", "m", "--device", "cuda", "--tensor-parallel-size", "2"),
+            "workers[0].tensor_parallel_size splits native workers on the CPU only",
+        ),
+        ((*WORKER, "--fake-num-kv-heads", "0"), "--fake-num-kv-heads must be positive (got 0)"),
         ((*WORKER, "--device", "tpu"), "device 'tpu' is unknown; write cpu, cuda or cuda:N"),
         ((*WORKER, "--device", "cuda:0", "--engine", "fake"), "--device 'cuda': the fake engine"),
         (

@@ -5,13 +5,11 @@ Both pools lie in this process, but for connector cuda_ipc, which needs a GPU an
 lies in a child process.
 """
 
-import ctypes
 import hashlib
-import mmap
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +17,13 @@ from typing import Any, Protocol
 import msgspec
 import pytest
 
+from shared_pools import ShardedPools, SharedPool, copied
 from splitserve.errors import BugError, ConfigError, PeerError, ProtocolMismatch
 from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.transfer.base import Connector, PeerId, TransferEvent, TransferId
 from splitserve.transfer.plan import Span, spans
 from splitserve.transfer.registry import CONNECTORS, PACKAGES, create_connector
+from splitserve.transfer.sharded import ShardedConnector
 
 LAYOUT = KVLayout("bfloat16", 3, 2, 8, 4, 10, 2)
 SAME_SHAPE = KVLayout("bfloat16", 3, 2, 8, 4, 13, 2)
@@ -42,8 +42,9 @@ FIRST = Span(0, 0, BLOCK)
 
 CHILD = """
 import hashlib, sys
-sys.path.insert(0, sys.argv[2])
-from test_connector import LAYOUT, SharedPool
+sys.path[:0] = sys.argv[2:]
+from shared_pools import SharedPool
+from test_connector import LAYOUT
 from splitserve.transfer.registry import create_connector
 pool = SharedPool(LAYOUT)
 connector = create_connector(sys.argv[1])
@@ -55,33 +56,15 @@ connector.close()
 """
 
 
+class Ending(Protocol):
+    """A connector, or those of several pools."""
+
+    def poll(self) -> list[TransferEvent]: ...
+
+
 class Pool(Protocol):
     def read(self) -> bytes: ...
     def write(self, data: bytes) -> None: ...
-
-
-class SharedPool:
-    """A pool in shared memory, as an engine makes it."""
-
-    def __init__(self, layout: KVLayout) -> None:
-        self.fd = os.memfd_create("pool")
-        os.ftruncate(self.fd, layout.pool_bytes)
-        self.memory = mmap.mmap(self.fd, layout.pool_bytes)
-        self._view = (ctypes.c_char * layout.pool_bytes).from_buffer(self.memory)
-        self.region = MemoryRegion(
-            ctypes.addressof(self._view), layout.pool_bytes, shared_fd=self.fd
-        )
-
-    def write(self, data: bytes) -> None:
-        self.memory[:] = data
-
-    def read(self) -> bytes:
-        return bytes(self.memory)
-
-    def close(self) -> None:
-        del self._view
-        self.memory.close()
-        os.close(self.fd)
 
 
 def some_bytes(layout: KVLayout, seed: int) -> bytes:
@@ -182,12 +165,12 @@ def device_target() -> Iterator[object]:
     target.close()
 
 
-def finish(connector: Connector, transfer: TransferId) -> TransferEvent:
+def finish(connector: Ending, transfer: TransferId) -> TransferEvent:
     """Polls until the transfer has ended."""
     return ends(connector, [transfer])[transfer]
 
 
-def ends(connector: Connector, transfers: Sequence[TransferId]) -> dict[TransferId, TransferEvent]:
+def ends(connector: Ending, transfers: Sequence[TransferId]) -> dict[TransferId, TransferEvent]:
     """Polls until these have ended, each once, and no other."""
     ended: dict[TransferId, TransferEvent] = {}
     while len(ended) < len(transfers):
@@ -386,6 +369,32 @@ def test_a_pool_that_is_smaller_than_it_says_is_refused(pair: Pair) -> None:
         pair.connector.connect(msgspec.msgpack.encode(other))
 
 
+ODD: Sequence[object] = (None, -1, 0, 2**63, 2**64 - 1, 1e300, "", "\0", "x" * 200, b"", [], {})
+"""Values that a field of a description might have where a peer is broken or hostile."""
+
+NESTED = b"\x91" * 100_000
+
+
+@pytest.mark.parametrize("name", sorted(set(CONNECTORS) - {"cuda_ipc", *PACKAGES}))
+def test_whatever_a_description_says_nothing_worse_than_a_refusal_comes_of_it(
+    name: str, pair: Pair
+) -> None:
+    told = msgspec.msgpack.decode(pair.description)
+    layout = told["layout"]
+    others = [
+        *({**told, key: odd} for key in told for odd in ODD),
+        *({**told, "layout": {**layout, key: odd}} for key in layout for odd in ODD),
+        {**told, "more": msgspec.Raw(NESTED)},
+    ]
+    refused = 0
+    for other in others:
+        try:
+            pair.connector.disconnect(pair.connector.connect(msgspec.msgpack.encode(other)))
+        except PeerError:
+            refused += 1
+    assert refused > len(ODD)
+
+
 def test_use_before_open_is_a_bug(name: str) -> None:
     with pytest.raises(BugError):
         create_connector(name).describe()
@@ -402,6 +411,78 @@ def test_an_unknown_name_is_refused_with_the_choices() -> None:
         create_connector("carrier-pigeon")
 
 
+HERE = KVLayout("bfloat16", 3, 6, 8, 4, 10, 2)
+THERE = {
+    "same_blocks": HERE.with_blocks(13),
+    "larger_blocks": KVLayout("bfloat16", 3, 6, 8, 8, 7, 2),
+    "odd_blocks": KVLayout("bfloat16", 3, 6, 8, 3, 17, 2),
+}
+
+
+@dataclass
+class Worker:
+    """Its pools and the connectors of them."""
+
+    pools: ShardedPools
+    connector: ShardedConnector
+
+
+@pytest.fixture
+def workers(name: str) -> Iterator[Callable[[KVLayout, int], Worker]]:
+    """Makes workers by layout and number of shards."""
+    made: list[Worker] = []
+
+    def make(layout: KVLayout, count: int) -> Worker:
+        made.append(
+            Worker(ShardedPools(layout, count), ShardedConnector(lambda: create_connector(name)))
+        )
+        made[-1].connector.open(made[-1].pools.regions, layout)
+        return made[-1]
+
+    yield make
+    for worker in made:
+        worker.connector.close()
+        worker.pools.close()
+
+
+@pytest.mark.parametrize("name", over(set(CONNECTORS) - {"cuda_ipc"}), indirect=True)
+@pytest.mark.parametrize(
+    ("ours", "theirs", "blocks"),
+    [
+        (1, 1, "same_blocks"),
+        (1, 2, "same_blocks"),
+        (2, 1, "same_blocks"),
+        (2, 2, "same_blocks"),
+        (2, 3, "same_blocks"),
+        (6, 1, "larger_blocks"),
+        (3, 2, "odd_blocks"),
+    ],
+)
+def test_between_any_numbers_of_shards_whole_tokens_move_there_and_back(
+    workers: Callable[[KVLayout, int], Worker], ours: int, theirs: int, blocks: str
+) -> None:
+    """Tokens 1 to 13, as above, and all layers at once."""
+    layout, tokens = THERE[blocks], range(1, 14)
+    here, there = workers(HERE, ours), workers(layout, theirs)
+    sent, before = some_bytes(HERE, 1), some_bytes(layout, 2)
+    here.pools.write(sent)
+    there.pools.write(before)
+    away, back, at_peer = [7, 2, 3, 0], [8, 9, 5, 4], [5, 1, 2, 4, 6]
+    legs = here.connector.legs(here.connector.connect(there.connector.describe()))
+    writers = [leg.writer(spans(leg.ours, leg.theirs, tokens, away, at_peer)) for leg in legs]
+    transfers = [writer.write(layer) for layer in range(3) for writer in writers]
+    told = ends(here.connector, transfers)
+    assert {event.state for event in told.values()} == {"done"}
+    assert sum(event.nbytes for event in told.values()) == len(tokens) * HERE.token_bytes
+    arrived = copied((sent, HERE), (before, layout), tokens, away, at_peer)
+    assert there.pools.read() == arrived != before
+    readers = [leg.reader(spans(leg.theirs, leg.ours, tokens, at_peer, back)) for leg in legs]
+    transfers = [reader.read(layer) for layer in range(3) for reader in readers]
+    assert {event.state for event in ends(here.connector, transfers).values()} == {"done"}
+    assert here.pools.read() == copied((sent, HERE), (sent, HERE), tokens, away, back) != sent
+    assert there.pools.read() == arrived
+
+
 @pytest.fixture(params=over(set(CONNECTORS) - {"cuda_ipc", "memory"}))
 def crossing(request: pytest.FixtureRequest) -> str:
     """A connector between processes that needs no GPU."""
@@ -413,8 +494,9 @@ def crossing(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def child(crossing: str) -> Iterator[subprocess.Popen[str]]:
+    folder = Path(__file__).parent
     process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, crossing, str(Path(__file__).parent)],
+        [sys.executable, "-c", CHILD, crossing, str(folder), str(folder.parent)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

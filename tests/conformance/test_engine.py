@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from splitserve.engine.registry import RUNNERS, create_engine
 from splitserve.errors import CallerError
 from splitserve.ids import HandoffId, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest
+from splitserve.protocol.memory import KVLayout
 from splitserve.protocol.sampling import SamplingParams, StructuredOutputs
 
 BLOCK = 4
@@ -51,7 +53,7 @@ class Room:
 Make = Callable[[Room], Engine]
 
 
-def make_fake(room: Room, model: Path, depth: int = 1) -> Engine:
+def make_fake(room: Room, model: Path, depth: int = 1, shards: int = 1) -> Engine:
     config = FakeConfig(
         vocab_size=VOCAB,
         token_low=3,
@@ -60,6 +62,8 @@ def make_fake(room: Room, model: Path, depth: int = 1) -> Engine:
         max_model_len=MAX_LEN,
         block_size=BLOCK,
         num_blocks=room.num_blocks,
+        num_kv_heads=_MODEL["num_key_value_heads"],
+        tensor_parallel_size=shards,
         tokenizer=model / "tokenizer.json",
         depth=depth,
         scheduler=room.scheduler,
@@ -72,20 +76,39 @@ def make_fake_ahead(room: Room, model: Path) -> Engine:
     return make_fake(room, model, depth=2)
 
 
-def make_native(room: Room, model: Path) -> Engine:
+def make_fake_shards(room: Room, model: Path) -> Engine:
+    """Has two pools, each of one head."""
+    return make_fake(room, model, shards=2)
+
+
+def make_native(room: Room, model: Path, shards: int = 1) -> Engine:
     config = EngineConfig(
         str(model),
         dtype="float32",
         block_size=BLOCK,
         kv_cache_memory_bytes=room.num_blocks * BLOCK * _TOKEN_BYTES,
         max_model_len=MAX_LEN,
+        tensor_parallel_size=shards,
         scheduler=room.scheduler,
     )
     return create_engine("native", config)
 
 
-MAKERS = {"fake": make_fake, "fake ahead": make_fake_ahead, "native": make_native}
-HERE = [name for name in MAKERS if name != "native" or find_spec("torch") is not None]
+def make_native_shards(room: Room, model: Path) -> Engine:
+    return make_native(room, model, shards=2)
+
+
+MAKERS = {
+    "fake": make_fake,
+    "fake ahead": make_fake_ahead,
+    "native": make_native,
+    "fake shards": make_fake_shards,
+    "native shards": make_native_shards,
+}
+HERE = [name for name in MAKERS if find_spec("torch") is not None or "native" not in name]
+
+whatever_the_shards = pytest.mark.parametrize("make", HERE, indirect=True)
+"""Of what has to do with memory. All else is the same code over one pool or several."""
 
 _MODEL: dict[str, int] = {
     "num_hidden_layers": 2,
@@ -126,10 +149,11 @@ def tokenizer_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=HERE)
+@pytest.fixture(params=[name for name in HERE if "shards" not in name])
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: list[Engine] = []
-    model = request.getfixturevalue("tiny_llama" if request.param == "native" else "tokenizer_only")
+    native = request.param.startswith("native")
+    model = request.getfixturevalue("tiny_llama" if native else "tokenizer_only")
 
     def one(room: Room) -> Engine:
         made.append(MAKERS[request.param](room, model))
@@ -178,6 +202,13 @@ def alone(make: Make, request: GenerateRequest) -> list[SeqOutput]:
     return drain(engine)[request.request_id]
 
 
+def pools(engine: Engine) -> list[tuple[int, KVLayout]]:
+    """Address and layout of each shard's."""
+    regions = engine.regions()
+    shards = engine.describe().layout.shards(len(regions))
+    return [(region.address, shard) for region, shard in zip(regions, shards, strict=True)]
+
+
 @dataclass
 class Copier:
     """A KVSink that copies each layer's new blocks as soon as it is told of them."""
@@ -200,12 +231,13 @@ class Copier:
 
     def _copy(self, layer: int, from_block: int, to_block: int) -> None:
         self.copied += layer == 0
-        layout, target_layout = self.source.describe().layout, self.target.describe().layout
-        ctypes.memmove(
-            self.target.regions()[0].address + target_layout.offset(layer, to_block),
-            self.source.regions()[0].address + layout.offset(layer, from_block),
-            layout.block_bytes,
-        )
+        both = zip(pools(self.source), pools(self.target), strict=True)
+        for (address, layout), (target_address, target_layout) in both:
+            ctypes.memmove(
+                target_address + target_layout.offset(layer, to_block),
+                address + layout.offset(layer, from_block),
+                layout.block_bytes,
+            )
 
 
 def split(
@@ -227,13 +259,16 @@ def test_every_engine_there_is_is_covered() -> None:
     assert {name.split()[0] for name in MAKERS} == set(RUNNERS)
 
 
+@whatever_the_shards
 def test_an_engine_describes_what_it_has(make: Make) -> None:
     engine = make(Room(num_blocks=128))
     info = engine.describe()
     assert (info.vocab_size, info.max_model_len, info.eos_token_ids) == (VOCAB, MAX_LEN, (EOS,))
     assert (info.layout.block_size, info.layout.num_blocks) == (BLOCK, 128)
-    (region,) = engine.regions()
-    assert region.nbytes == info.layout.pool_bytes
+    assert [region.nbytes for region in engine.regions()] == [
+        shard.pool_bytes for _, shard in pools(engine)
+    ]
+    assert sum(region.nbytes for region in engine.regions()) == info.layout.pool_bytes
     assert engine.counts().free == engine.counts().total == 128
     assert not engine.has_work()
     assert engine.step() == []
@@ -256,6 +291,7 @@ def test_chunks_and_company_do_not_change_an_answer(
     assert engine.counts().idle
 
 
+@whatever_the_shards
 def test_a_cached_prefix_does_not_change_an_answer(make: Make) -> None:
     engine = make(Room())
     first = ask("first", prompt(21))
@@ -271,6 +307,7 @@ def test_a_cached_prefix_does_not_change_an_answer(make: Make) -> None:
         assert tokens(outputs) == tokens(alone(make, request))
 
 
+@whatever_the_shards
 def test_of_a_prompt_of_whole_blocks_the_last_is_computed_again(make: Make) -> None:
     engine = make(Room())
     for cached in (0, 12):
@@ -281,6 +318,7 @@ def test_of_a_prompt_of_whole_blocks_the_last_is_computed_again(make: Make) -> N
         assert tokens(outputs) == tokens(alone(make, request))
 
 
+@whatever_the_shards
 @pytest.mark.parametrize("caching", [True, False])
 def test_preemption_does_not_change_an_answer(make: Make, caching: bool) -> None:
     requests = [ask(f"r{n}", prompt(6 + n, n + 3), 20, presence_penalty=0.3) for n in range(3)]
@@ -307,6 +345,7 @@ def test_a_split_answer_equals_the_unsplit_one(make: Make, length: int, budget: 
     assert target.counts().idle
 
 
+@whatever_the_shards
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -327,6 +366,7 @@ def test_a_split_answer_draws_the_same_stream(make: Make, sampling: dict[str, An
         assert mine.logprob.logprob == pytest.approx(theirs.logprob.logprob, abs=1e-4)
 
 
+@whatever_the_shards
 def test_what_the_target_has_is_not_pushed_and_what_the_source_has_is(make: Make) -> None:
     source, target = make(Room()), make(Room())
     request = ask("r", prompt(30), 9)
@@ -344,6 +384,7 @@ def test_what_the_target_has_is_not_pushed_and_what_the_source_has_is(make: Make
     assert tokens(outputs) == truth
 
 
+@whatever_the_shards
 def test_a_handed_over_sequence_survives_preemption(make: Make) -> None:
     source, target = make(Room()), make(Room(num_blocks=9))
     first, request = ask("first", prompt(5, 9), 24), ask("r", prompt(11), 20)
@@ -360,6 +401,7 @@ def test_a_handed_over_sequence_survives_preemption(make: Make) -> None:
     assert tokens([*early, *found["first"]]) == tokens(alone(make, first))
 
 
+@whatever_the_shards
 def test_late_writes_into_a_voided_grant_harm_nobody(make: Make) -> None:
     engine = make(Room(num_blocks=12))
     reservation = engine.reserve(H, ask("r", prompt(15)), WRITER)
@@ -367,11 +409,10 @@ def test_late_writes_into_a_voided_grant_harm_nobody(make: Make) -> None:
     assert engine.cancel(H) == reservation.epoch
     request = ask("other", prompt(10, 9), 12)
     engine.add(request)
-    layout, address = engine.describe().layout, engine.regions()[0].address
     outputs = []
     while engine.has_work():
-        for block in reservation.blocks:
-            for layer in range(layout.num_layers):
+        for address, layout in pools(engine):
+            for block, layer in product(reservation.blocks, range(layout.num_layers)):
                 ctypes.memset(address + layout.offset(layer, block), 0x7F, layout.block_bytes)
         outputs += engine.step()
     assert tokens(outputs) == tokens(alone(make, request))
@@ -635,6 +676,7 @@ def test_an_answer_that_cannot_go_on_ends_alone(make: Make, push: bool) -> None:
     assert_conforms(drain(engine)["r"])
 
 
+@whatever_the_shards
 def test_an_engine_may_be_closed_twice(make: Make) -> None:
     engine = make(Room())
     engine.close()

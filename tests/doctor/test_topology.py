@@ -1,6 +1,7 @@
 """What a topology would do here."""
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 from splitserve.doctor.findings import TopologyReport
@@ -41,6 +42,14 @@ def test_workers_pairs_and_the_cost_of_prompts_are_told() -> None:
     assert report.model is not None
     assert (report.model.kv_token_bytes, report.model.max_model_len) == (100_000, 16_384)
     assert "error" not in {one.level for one in report.advice}
+
+
+def test_shards_of_unequal_heads_would_not_start() -> None:
+    facts = replace(FACTS, num_kv_heads=3)
+    report = examined(WorkerGroup(tensor_parallel_size=2), facts=facts)
+    (refusal,) = [one for one in report.advice if one.about == "start"]
+    assert "tensor_parallel_size must divide the number of KV heads, 3" in refusal.says
+    assert levels(examined(WorkerGroup(tensor_parallel_size=2), facts=None), "start") == []
 
 
 def test_a_model_that_is_not_here_leaves_out_what_depends_on_it() -> None:

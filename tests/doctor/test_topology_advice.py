@@ -17,13 +17,13 @@ from splitserve.launch.topology import ModelAsked, Topology, WorkerGroup
 
 from .made import GIB, H200, MODEL, link, links, machine, pair
 
-HOST = MachineFacts(cores=(0, 1), memory_bytes=64 * GIB)
-FACTS = ModelFacts(kv_token_bytes=1000, max_model_len=100, weight_bytes=15 * GIB)
+HOST = MachineFacts(cores=(0, 1), memory_bytes=64 * GIB, free_ports=(9000, 9001, 9002, 9003))
+FACTS = ModelFacts(1000, max_model_len=100, weight_bytes=15 * GIB, checkpoint="/models/m")
 
 
 def on_gpus(**settings: object) -> tuple[Topology, Plan]:
     groups = tuple(
-        WorkerGroup(role=role, device="cuda", devices=(0,), **settings)  # type: ignore[arg-type]
+        WorkerGroup(**{"role": role, "device": "cuda", "devices": (0,), **settings})  # type: ignore[arg-type]
         for role in ("prefill", "decode")
     )
     topology = Topology(ModelAsked("m"), groups)
@@ -121,6 +121,24 @@ def test_pools_and_weights_that_a_gpu_cannot_hold_are_added_up() -> None:
     (one,) = gpu_advice(topology, plan, [H200])
     assert one.level == "error"
     assert "2 workers ask for 150 GiB" in one.says
+
+
+def test_shards_on_gpus_have_a_part_of_the_weights_each() -> None:
+    topology, plan = on_gpus(
+        engine="vllm",
+        tensor_parallel_size=3,
+        devices=(0, 1, 2),
+        kv_cache_memory_bytes=ByteSize(60 * GIB),
+    )
+    assert [one.says for one in gpu_advice(topology, plan, [H200])] == []
+    (one,) = gpu_advice(topology, plan, [Gpu(0, "H200", 129 * GIB, 129 * GIB)])
+    assert "2 workers ask for 130 GiB" in one.says
+
+
+def test_shards_on_the_cpu_take_nothing_of_a_gpu() -> None:
+    topology = Topology(ModelAsked("m"), (WorkerGroup(tensor_parallel_size=4),))
+    plan = resolve(topology, HOST, FACTS, Paths("/run/x", "python"))
+    assert list(gpu_advice(topology, plan, [Gpu(0, "H200", GIB, GIB)])) == []
 
 
 def test_memory_that_others_hold_is_a_warning() -> None:

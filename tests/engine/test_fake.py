@@ -385,6 +385,9 @@ def test_a_model_that_costs_nothing_does_not_sleep() -> None:
         {"token_low": 2, "token_high": 3},
         {"depth": 0},
         {"depth": 3},
+        {"tensor_parallel_size": 2},
+        {"num_kv_heads": 4, "tensor_parallel_size": 3},
+        {"tensor_parallel_size": 0},
     ],
 )
 def test_a_configuration_that_cannot_run_is_refused(fields: dict[str, object]) -> None:

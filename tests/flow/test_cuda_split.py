@@ -1,6 +1,5 @@
 """Prefill by one GPU worker and decode by another: the answers of a worker that does both."""
 
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,17 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import torch
 from client import Stream, complete
 from cluster import Cluster, Starting, started
-from tiny_model import VOCAB_SIZE, make_model_folder
+from gpus import FLAGS, make_wide_model, two_gpus
+from tiny_model import VOCAB_SIZE
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
-FLAGS = (
-    *("--load-format", "dummy", "--kv-cache-memory-bytes", "256MiB"),
-    *("--max-num-seqs", "16", "--max-num-batched-tokens", "256"),
-)
 NEW = 24
 
 
@@ -41,12 +36,7 @@ def started_on(model: Path, stack: ExitStack, workers: dict[str, tuple[str, str]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of a shape that the kernels have, without weights."""
-    folder = make_model_folder(tmp_path_factory.mktemp("gpu-model") / "small")
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
+    return make_wide_model(tmp_path_factory.mktemp("gpu-model") / "small")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +47,7 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture(scope="module")
 def split(model: Path, stack: ExitStack) -> GpuCluster:
-    return started_on(model, stack, two_gpus())
+    return started_on(model, stack, pair())
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +55,9 @@ def whole(model: Path, stack: ExitStack) -> GpuCluster:
     return started_on(model, stack, {"c0": ("colocated", "cuda:0")})
 
 
-def two_gpus() -> dict[str, tuple[str, str]]:
-    """One for each worker, where there are two."""
-    other = "cuda:1" if torch.cuda.device_count() > 1 else "cuda:0"
-    return {"p0": ("prefill", "cuda:0"), "d0": ("decode", other)}
+def pair() -> dict[str, tuple[str, str]]:
+    prefill, decode = two_gpus()
+    return {"p0": ("prefill", prefill), "d0": ("decode", decode)}
 
 
 def prompt(length: int) -> list[int]:
@@ -105,7 +94,7 @@ def test_a_stream_that_is_cut_gives_its_blocks_back(split: GpuCluster) -> None:
 
 def test_a_prefill_worker_that_is_killed_costs_no_answer(model: Path) -> None:
     with ExitStack() as own:
-        cluster = started_on(model, own, two_gpus())
+        cluster = started_on(model, own, pair())
         expected = complete(cluster, prompt(500), NEW, ignore_eos=True)
         cluster.workers["p0"].kill()
         assert complete(cluster, prompt(500), NEW, ignore_eos=True) == expected

@@ -91,6 +91,20 @@ def test_another_worker_of_the_host_finds_it(model: str, tmp_path: Path) -> None
         assert cluster.total("splitserve_handoff_bytes_total") > 0
 
 
+def test_workers_with_other_shards_find_it(model: str, tmp_path: Path) -> None:
+    """Of six heads each: three pools first, then two at prefill and one at decode."""
+    folder = tmp_path / "kv"
+    heads = (*flags(folder), "--fake-num-kv-heads", "6")
+    shards = "--tensor-parallel-size"
+    with running(model, [("colocated", "c0")], (*heads, shards, "3")) as cluster:
+        ask_and_store(cluster, folder)
+    roles = [("prefill", "p0"), ("decode", "d0")]
+    with running(model, roles, heads, own_flags={"p0": (shards, "2")}) as cluster:
+        ask_and_find(cluster, "p0")
+        assert computed(cluster, "d0") == 0
+        assert cluster.total("splitserve_fallback_total") == 0
+
+
 def test_a_worker_that_was_killed_leaves_what_it_had_stored(model: str, tmp_path: Path) -> None:
     folder = tmp_path / "kv"
     with running(model, [("colocated", "c0")], flags(folder)) as cluster:

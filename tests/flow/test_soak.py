@@ -6,7 +6,7 @@ from splitserve.bench.soak import soak
 
 SECONDS = 12
 SEED = 3
-"""Its first disturbances are a freeze and two kills; a rolling restart could last the whole soak."""
+"""Its first disturbances are a freeze and two kills: a rolling restart could outlast the soak."""
 
 
 @pytest.mark.timeout(120)

@@ -1,5 +1,6 @@
 """The plan: cores, memory, names, command lines."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,12 @@ from splitserve.launch.topology import (
 GIB = 1 << 30
 MACHINE = MachineFacts(cores=(0, 1, 2, 3), memory_bytes=16 * GIB)
 # SmolLM2-135M: 30 layers, 3 KV heads of 64, 16-bit.
-MODEL = ModelFacts(kv_token_bytes=2 * 30 * 3 * 64 * 2, max_model_len=8192, weight_bytes=270 << 20)
+MODEL = ModelFacts(
+    kv_token_bytes=2 * 30 * 3 * 64 * 2,
+    max_model_len=8192,
+    weight_bytes=270 << 20,
+    num_kv_heads=3,
+)
 PATHS = Paths(run_dir="/run/x", python="python")
 
 groups = st.lists(
@@ -144,6 +150,30 @@ def test_every_worker_of_a_group_is_given_its_tier() -> None:
     assert not any(part.startswith("--kv-tier") for part in without.process.argv)
 
 
+def test_the_shards_of_a_worker_of_ours_are_in_one_process_and_weigh_as_much_as_the_whole() -> None:
+    whole = WorkerGroup(kv_cache_memory_bytes=ByteSize(8 * GIB))
+    split = msgspec.structs.replace(whole, tensor_parallel_size=3)
+    plan = planned(split)
+    assert flag(plan.workers[0].process.argv, "--tensor-parallel-size") == "3"
+    assert plan.workers[0].kv_tokens == planned(whole).workers[0].kv_tokens
+    assert plan.workers[0].process.cores == MACHINE.cores
+    with pytest.raises(ConfigError, match=r"KV pools of 16 GiB and weights of 540 MiB are more"):
+        planned(msgspec.structs.replace(split, count=2))
+
+
+def test_shards_have_equal_shares_of_the_kv_heads() -> None:
+    two = WorkerGroup(tensor_parallel_size=2)
+    with pytest.raises(
+        ConfigError,
+        match=r"workers\[1\].tensor_parallel_size must divide the number of KV heads, 3 \(got 2\)",
+    ):
+        planned(WorkerGroup(), two)
+    fake = WorkerGroup(engine="fake", tensor_parallel_size=2, fake=FakeCosts(num_kv_heads=6))
+    assert planned(fake).workers
+    with pytest.raises(ConfigError, match="must divide the number of KV heads, 1"):
+        planned(WorkerGroup(engine="fake", tensor_parallel_size=2))
+
+
 def test_fake_engines_and_gpus_take_no_host_memory() -> None:
     huge = ByteSize(64 * GIB)
     for group in (
@@ -223,7 +253,14 @@ def test_the_command_lines_carry_every_setting() -> None:
         max_num_seqs=7,
         max_num_batched_tokens=99,
         enable_prefix_caching=False,
-        fake=FakeCosts(step_ms=1.5, prefill_us_per_token=2, decode_us_per_seq=3, num_blocks=600),
+        tensor_parallel_size=2,
+        fake=FakeCosts(
+            step_ms=1.5,
+            prefill_us_per_token=2,
+            decode_us_per_seq=3,
+            num_blocks=600,
+            num_kv_heads=4,
+        ),
     )
     plan = planned(group, model=model, port=0, policy="round_robin", request_timeout_s=9.0)
     worker, gateway = plan.workers[0].process.argv, plan.gateway.argv
@@ -243,6 +280,8 @@ def test_the_command_lines_carry_every_setting() -> None:
         "--max-num-batched-tokens": "99",
         "--fake-step-ms": "1.5",
         "--fake-num-blocks": "600",
+        "--fake-num-kv-heads": "4",
+        "--tensor-parallel-size": "2",
     }.items():
         assert flag(worker, name) == value
     assert "--no-enable-prefix-caching" in worker

@@ -8,6 +8,7 @@ import pytest
 from splitserve.engine.device import Sizes
 from splitserve.errors import ConfigError
 from splitserve.launch.topology import (
+    FakeCosts,
     GatewayAsked,
     ModelAsked,
     Topology,
@@ -35,13 +36,15 @@ request_timeout_s = 30
 [[workers]]
 role = "prefill"
 cores = [0]
+tensor_parallel_size = 3
 kv_cache_memory_bytes = "512MiB"
 
 [[workers]]
 role = "decode"
 count = 2
 engine = "fake"
-fake = { step_ms = 5, num_blocks = 64 }
+tensor_parallel_size = 2
+fake = { step_ms = 5, num_blocks = 64, num_kv_heads = 6 }
 """
 
 OK = '[model]\nname = "m"\n'
@@ -60,9 +63,12 @@ def test_a_full_file_means_what_it_says() -> None:
     assert topology.model.served_as == "small"
     assert topology.gateway == GatewayAsked(port=9000, policy="round_robin", request_timeout_s=30.0)
     prefill, decode = topology.workers
-    assert prefill == WorkerGroup(role="prefill", cores=(0,), kv_cache_memory_bytes=512 << 20)
+    assert prefill == WorkerGroup(
+        role="prefill", cores=(0,), tensor_parallel_size=3, kv_cache_memory_bytes=512 << 20
+    )
     assert (decode.role, decode.count, decode.engine) == ("decode", 2, "fake")
-    assert (decode.fake.step_ms, decode.fake.num_blocks) == (5.0, 64)
+    assert decode.tensor_parallel_size == 2
+    assert decode.fake == FakeCosts(step_ms=5.0, num_blocks=64, num_kv_heads=6)
 
 
 def test_the_least_file_is_a_model_and_one_group() -> None:
@@ -158,6 +164,13 @@ def test_the_least_file_is_a_model_and_one_group() -> None:
         (WORKERS + "kv_cache_memory_bytes = true\n", "kv_cache_memory_bytes: True is not a size"),
         (WORKERS + "fake = { step_ms = -1 }\n", "workers[0].fake.step_ms must not be negative"),
         (WORKERS + "fake = { step_ms = nan }\n", "workers[0].fake.step_ms must not be negative"),
+        (WORKERS + "tensor_parallel_size = 0\n", "tensor_parallel_size must be positive (got 0)"),
+        (
+            WORKERS + 'device = "cuda"\ntensor_parallel_size = 2\n',
+            "workers[0].tensor_parallel_size splits native workers on the CPU only; "
+            'engine = "vllm" spreads one over GPUs (got 2)',
+        ),
+        (WORKERS + "fake = { num_kv_heads = 0 }\n", "fake.num_kv_heads must be positive (got 0)"),
         (WORKERS + "max_num_seqs = 0\n", "workers[0].max_num_seqs must be positive"),
         (WORKERS + "[gateway]\nport = 65536\n", "gateway.port must be 0 to 65535 (got 65536)"),
         (WORKERS + '[gateway]\npolicy = "random"\n', "gateway.policy must be one of cost"),

@@ -157,6 +157,7 @@ def test_kv_bytes_a_token_are_those_of_llama_3_1_70b(tmp_path: Path) -> None:
         tmp_path, num_hidden_layers=80, num_attention_heads=64, hidden_size=8192, head_dim=None
     )
 
+    assert folder.num_kv_heads() == 8
     assert folder.kv_token_bytes() == 320 * 1024
     assert folder.kv_token_bytes(itemsize=4) == 640 * 1024
 
@@ -164,6 +165,7 @@ def test_kv_bytes_a_token_are_those_of_llama_3_1_70b(tmp_path: Path) -> None:
 def test_without_grouped_heads_every_head_has_its_kv(tmp_path: Path) -> None:
     folder = make(tmp_path, num_key_value_heads=None, head_dim=64)
 
+    assert folder.num_kv_heads() == 32
     assert folder.kv_token_bytes() == 2 * 32 * 32 * 64 * 2
 
 

@@ -24,6 +24,7 @@ from splitserve.roles.port import ConnId
 from splitserve.roles.tiering import BlockTier, Tiering
 from splitserve.roles.worker import Worker, WorkerFacts
 from splitserve.transfer.registry import create_connector
+from splitserve.transfer.sharded import ShardedConnector
 
 GATEWAY = ConnId(1)
 LEASE_S = 5.0
@@ -84,9 +85,8 @@ class Network:
             scheduler=SchedulerConfig(max_num_seqs=16, max_num_batched_tokens=chunk),
         )
         engine = EngineCore(runner(config), config.scheduler)
-        moving = create_connector(connector)
-        (region,) = engine.regions()
-        moving.open(region, engine.describe().layout)
+        moving = ShardedConnector(lambda: create_connector(connector))
+        moving.open(engine.regions(), engine.describe().layout)
         pid = len(self._lives) + 1
         life = self._lives[pid] = Life()
         facts = WorkerFacts(

@@ -41,6 +41,7 @@ from splitserve.roles.port import ConnId
 from splitserve.roles.worker import Worker, WorkerFacts
 from splitserve.transfer.base import TransferEvent
 from splitserve.transfer.connectors.memory import MemoryConnector
+from splitserve.transfer.sharded import ShardedConnector
 
 WAIT_S = 10.0
 
@@ -177,8 +178,8 @@ class Held:
         )
         self.device = Clockwork(config)
         engine = EngineCore(self.device, config.scheduler, self.device.clock)
-        connector = MemoryConnector()
-        connector.open(*engine.regions(), engine.describe().layout)
+        connector = ShardedConnector(MemoryConnector)
+        connector.open(engine.regions(), engine.describe().layout)
         facts = WorkerFacts(
             WorkerId("w"), Incarnation("w-1"), "colocated", "w", 1, "memory", {"model": "fake"}
         )

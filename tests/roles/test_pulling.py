@@ -6,7 +6,6 @@ The fake engine's KV holds hashes and is checked before anything is built on it.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
 import pytest
 from network import (
     LEASE_S,
@@ -20,7 +19,7 @@ from network import (
     submit,
 )
 
-from splitserve.engine.api import ModelInfo, Runner
+from splitserve.engine.api import Runner
 from splitserve.engine.fake import FakeConfig, FakeRunner, fake_tokens
 from splitserve.protocol.control import Abort, Failed, Hello
 from splitserve.protocol.generate import GenerateRequest
@@ -478,32 +477,58 @@ def test_blocks_of_another_size_are_read_as_far_as_they_reach(size: int, read: i
     assert network.idle()
 
 
-class HalfOfTheHeads(FakeRunner):
-    """Says that its pool has one of two heads."""
-
-    def describe(self) -> ModelInfo:
-        info = super().describe()
-        return replace(info, layout=msgspec.structs.replace(info.layout, total_kv_heads=2))
+def sharded(count: int) -> Callable[[FakeConfig], Runner]:
+    """``count`` pools that share out six KV heads."""
+    return lambda config: FakeRunner(replace(config, num_kv_heads=6, tensor_parallel_size=count))
 
 
-def test_a_part_of_the_heads_is_not_read() -> None:
-    """Prefill has both heads, decode one: half a block would be worthless."""
+@pytest.fixture
+def two_from_three(late: list[LateReads]) -> tuple[Network, list[LateReads]]:
+    """Prefill has two pools, decode three, with a first turn in them. Prefill's connectors too."""
     network = Network()
-
-    def both(config: FakeConfig) -> Runner:
-        return FakeRunner(replace(config, num_kv_heads=2))
-
-    network.add("p", "prefill", runner=both)
-    network.add("d", "decode", runner=HalfOfTheHeads)
-    for name in ("p", "d"):
+    for name, role, shards in (("p", "prefill", 2), ("d", "decode", 3)):
+        network.add(name, role, runner=sharded(shards))
         network.tell(name, Hello("g"))
     network.pair("p", "d")
     submit(network, "d", make_request("first", PROMPT, 12))
     network.step_all()
+    return network, late[:2]
+
+
+def test_between_unlike_shards_every_pool_is_read_into_layer_by_layer(
+    two_from_three: tuple[Network, list[LateReads]],
+) -> None:
+    network, connectors = two_from_three
     request = second_turn()
-    target = reserve(network, request)
-    assert target.cached_blocks != ()
-    prefill(network, request, target)
-    while network.nodes["p"].worker.has_work():
-        network.nodes["p"].worker.step()
+    prefill(network, request, reserve(network, request))
+    layers = [0, 0, 1, 1]  # heads 0-2 lie in two of three pools, heads 3-5 as well
+    assert [[read.layer for read in one.asked] for one in connectors] == [layers, layers]
+    connectors[0].bring()
+    tick(network)
+    assert pulled(network) == 0
+    connectors[1].bring()
+    tick(network)
+    assert pulled(network) == 32
+    network.step_all()
+    assert answer_of(network, request) == fake_tokens(request.token_ids, 6)
+    assert network.idle()
+
+
+def test_a_read_that_failed_in_one_pool_fails_all_of_it(
+    two_from_three: tuple[Network, list[LateReads]],
+) -> None:
+    network, connectors = two_from_three
+    request = second_turn()
+    prefill(network, request, reserve(network, request))
+    connectors[0].bring()
+    connectors[1].broken = True
+    connectors[1].bring(1)
+    tick(network)
+    assert not network.nodes["p"].worker.has_work()  # what is under way may still land
+    connectors[1].broken = False
+    connectors[1].bring()
+    tick(network)
+    network.step_all()
     assert (pulled(network), computed(network)) == (0, len(request.token_ids))
+    assert answer_of(network, request) == fake_tokens(request.token_ids, 6)
+    assert network.idle()

@@ -1,5 +1,7 @@
 """What of a step's blocks a prefill worker writes into a grant."""
 
+from ctypes import addressof, create_string_buffer
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,14 +9,16 @@ from hypothesis import strategies as st
 from splitserve.engine.api import PushSpan
 from splitserve.ids import HandoffId, RequestId, WorkerId
 from splitserve.protocol.handoff import GrantTarget
-from splitserve.protocol.memory import KVLayout
+from splitserve.protocol.memory import KVLayout, MemoryRegion
 from splitserve.roles.push import Pusher, wanted_spans
-from splitserve.transfer.base import PeerId
 from splitserve.transfer.connectors.memory import MemoryConnector
 from splitserve.transfer.plan import Span
+from splitserve.transfer.sharded import ShardedConnector
 
 OURS = KVLayout("bfloat16", 2, 1, 1, 4, 64, 1)
 """One byte for a token's K and one for its V."""
+
+SIX_HEADS = KVLayout("bfloat16", 2, 6, 8, 4, 12, 2)
 
 
 def target(skip_blocks: int, *blocks: int) -> GrantTarget:
@@ -73,11 +77,46 @@ def test_exactly_the_tokens_in_both_are_written(
     assert tokens_of(wanted, grant, block_size) == [token for token in held if token in room]
 
 
-def test_a_write_that_failed_is_the_pushs_error() -> None:
-    connector = Gone()
+class Pools:
+    """A worker's pools in this process: ``count`` share out the heads."""
+
+    def __init__(self, layout: KVLayout, count: int) -> None:
+        self._memory = [create_string_buffer(share.pool_bytes) for share in layout.shards(count)]
+        self.connector = ShardedConnector(MemoryConnector)
+        self.connector.open(
+            [MemoryRegion(addressof(pool), len(pool)) for pool in self._memory], layout
+        )
+
+
+@pytest.mark.parametrize(("here", "there", "legs"), [(1, 1, 1), (2, 1, 2), (1, 3, 3), (2, 3, 4)])
+def test_a_layer_is_one_write_between_any_two_pools_that_share_heads(
+    here: int, there: int, legs: int
+) -> None:
+    ours, theirs = Pools(SIX_HEADS, here), Pools(SIX_HEADS, there)
+    connector, request = ours.connector, RequestId("r")
     pusher = Pusher(connector)
-    request = RequestId("r")
-    pusher.open(request, PeerId(1), target(0, 3))
+    pusher.open(request, connector.connect(theirs.connector.describe()), target(0, 3, 4))
+    push = pusher.get(request)
+    assert push is not None
+    pusher.begin([span(0, 5, 6)])
+    for layer in range(SIX_HEADS.num_layers):
+        pusher.on_layer(layer)
+        assert len(push.open_transfers) == legs
+        pusher.take(connector.poll())
+        assert push.open_transfers == set()
+        assert push.kv_bytes == 2 * SIX_HEADS.block_bytes * (layer + 1)
+    assert push.error == ""
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_write_that_failed_is_the_pushs_error(shards: int) -> None:
+    """The peer is gone once its pools are known."""
+    ours, theirs = Pools(SIX_HEADS, shards), Pools(SIX_HEADS, 1)
+    connector, request = ours.connector, RequestId("r")
+    pusher = Pusher(connector)
+    peer = connector.connect(theirs.connector.describe())
+    pusher.open(request, peer, target(0, 3))
+    connector.disconnect(peer)
     pusher.begin([span(0, 5)])
     pusher.on_layer(0)
     pusher.take(connector.poll())
@@ -85,10 +124,3 @@ def test_a_write_that_failed_is_the_pushs_error() -> None:
     assert push is not None
     assert "not connected" in push.error
     assert push.open_transfers == set()
-
-
-class Gone(MemoryConnector):
-    """Its peer is gone once its layout is known."""
-
-    def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:
-        return OURS, OURS

@@ -1,10 +1,11 @@
-"""A split answer is the colocated one, whatever moves the KV and however the two pools differ.
+"""A split answer is the colocated one, whatever moves the KV and however the two workers' pools
+differ.
 
 The fake engine's KV holds hashes, so that a byte that is lost or in a wrong place shows.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from network import Network, answer_of, make_request, prefill, reserve
@@ -31,13 +32,46 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         connector.close()
 
 
-def pair(connector: str, prefill_block: int, decode_block: int) -> Network:
-    def runner(block_size: int) -> Callable[[FakeConfig], Runner]:
-        return lambda config: FakeRunner(replace(config, block_size=block_size))
+@dataclass(frozen=True)
+class Side:
+    """A worker's pools: ``shards`` of them share out six KV heads."""
 
+    block_size: int
+    shards: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.shards}x{self.block_size}"
+
+    def runner(self) -> Callable[[FakeConfig], Runner]:
+        return lambda config: FakeRunner(
+            replace(
+                config,
+                block_size=self.block_size,
+                num_kv_heads=6,
+                tensor_parallel_size=self.shards,
+            )
+        )
+
+
+SIDES = [
+    (Side(4), Side(4)),
+    (Side(4), Side(8)),
+    (Side(8), Side(4)),
+    (Side(4), Side(3)),
+    (Side(5), Side(7)),
+    (Side(4), Side(4, 2)),
+    (Side(4, 2), Side(4)),
+    (Side(4, 2), Side(4, 2)),
+    (Side(4, 2), Side(4, 3)),
+    (Side(8, 6), Side(4)),
+    (Side(5, 3), Side(7, 2)),
+]
+
+
+def pair(connector: str, prefill_side: Side, decode_side: Side) -> Network:
     network = Network()
-    for name, role, size in (("p", "prefill", prefill_block), ("d", "decode", decode_block)):
-        network.add(name, role, connector, runner=runner(size))
+    for name, role, side in (("p", "prefill", prefill_side), ("d", "decode", decode_side)):
+        network.add(name, role, connector, runner=side.runner())
         network.tell(name, Hello("g"))
     network.pair("p", "d")
     return network
@@ -45,13 +79,11 @@ def pair(connector: str, prefill_block: int, decode_block: int) -> Network:
 
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("connector", ["memory", "tcp"])
-@pytest.mark.parametrize(
-    ("prefill_block", "decode_block"), [(4, 4), (4, 8), (8, 4), (4, 3), (5, 7)], ids=str
-)
-def test_over_other_block_sizes_and_with_a_prefix_that_decode_has(
-    connector: str, prefill_block: int, decode_block: int
+@pytest.mark.parametrize(("prefill_side", "decode_side"), SIDES, ids=str)
+def test_over_unlike_pools_and_with_a_prefix_that_decode_has(
+    connector: str, prefill_side: Side, decode_side: Side
 ) -> None:
-    network = pair(connector, prefill_block, decode_block)
+    network = pair(connector, prefill_side, decode_side)
     for name, length in (("first", 37), ("longer", 75), ("shorter", 22)):
         request = make_request(name, tuple(range(20, 20 + length)))
         target = reserve(network, request)
@@ -67,13 +99,11 @@ def test_over_other_block_sizes_and_with_a_prefix_that_decode_has(
 
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("connector", ["memory", "tcp"])
-@pytest.mark.parametrize(
-    ("prefill_block", "decode_block"), [(4, 4), (4, 8), (8, 4), (4, 3), (5, 7)], ids=str
-)
+@pytest.mark.parametrize(("prefill_side", "decode_side"), SIDES, ids=str)
 def test_what_decode_has_of_a_conversation_is_read(
-    connector: str, prefill_block: int, decode_block: int
+    connector: str, prefill_side: Side, decode_side: Side
 ) -> None:
-    network = pair(connector, prefill_block, decode_block)
+    network = pair(connector, prefill_side, decode_side)
     worker = network.nodes["p"].worker
     history = tuple(range(20, 57))
     for turn in range(4):

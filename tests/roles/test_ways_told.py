@@ -12,13 +12,14 @@ from splitserve.protocol.whereabouts import Whereabouts
 from splitserve.roles.links import LinkIdentity, Links
 from splitserve.roles.loop import Outbox
 from splitserve.roles.port import ConnId
-from splitserve.transfer.base import Connector, PeerId, Route
+from splitserve.transfer.base import PeerId, Route
 from splitserve.transfer.connectors.memory import MemoryConnector
+from splitserve.transfer.sharded import ShardedConnector
 
 HERE = Whereabouts("a", "a 0")
 
 
-class Slow(MemoryConnector):
+class Slow(ShardedConnector):
     """Says that it goes over TCP."""
 
     def connect(self, peer: bytes) -> PeerId:
@@ -28,14 +29,14 @@ class Slow(MemoryConnector):
         return Route("tcp")
 
 
-def links(connector: Connector) -> Links:
+def links(connector: ShardedConnector) -> Links:
     identity = LinkIdentity(WorkerId("p"), Incarnation("p-1"), 1, "tcp", {}, "cpu", HERE)
     return Links(Outbox(), connector, identity)
 
 
 def test_a_slow_way_is_a_warning_with_the_cure(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "splitserve.roles.links")
-    own = links(Slow())
+    own = links(Slow(MemoryConnector))
     own.attached(ConnId(2), Attached(WorkerId("d"), Incarnation("d-1"), "l", {}, b"", HERE))
     told, warned = caplog.records
     assert told.levelno == logging.INFO

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -24,6 +25,9 @@ LAYOUT = KVLayout("bfloat16", 3, 8, 64, 16, 256, 2)
 
 ALL = Span(0, 0, LAYOUT.layer_bytes)
 PATIENCE_S = 0.2
+
+ONLY_TCP = "tcp,cuda_copy" if Path("/dev/nvidiactl").exists() else "tcp"
+"""For UCX_TLS. Where there is a GPU, NIXL wants to be able to reach its memory."""
 
 CHILD = """
 import ctypes, hashlib, mmap, sys

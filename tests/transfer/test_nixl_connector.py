@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from posting_pools import ALL, LAYOUT, PATIENCE_S, Rig, opened
+from posting_pools import ALL, LAYOUT, ONLY_TCP, PATIENCE_S, Rig, opened
 
 from splitserve.errors import BugError, ConfigError, ProtocolMismatch, TransferFailed
 from splitserve.protocol.memory import MemoryRegion
@@ -24,7 +24,7 @@ def nixl() -> None:
 
 @pytest.fixture
 def rig(nixl: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    monkeypatch.setenv("UCX_TLS", "tcp")
+    monkeypatch.setenv("UCX_TLS", ONLY_TCP)
     with opened(NixlConnector(patience_s=PATIENCE_S), fill=7) as rig:
         yield rig
 

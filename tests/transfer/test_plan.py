@@ -9,10 +9,12 @@ from math import gcd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from splitserve.errors import BugError, ProtocolMismatch
 from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.plan import (
+    NoSharedHeads,
     Span,
     check_layer,
     check_own,
@@ -244,8 +246,18 @@ def test_pools_may_differ_in_number_and_size_of_blocks_and_in_heads() -> None:
 def test_pools_without_a_head_in_common_are_refused() -> None:
     ours = layout(4, num_kv_heads=2, total_kv_heads=4)
     theirs = layout(4, num_kv_heads=2, first_kv_head=2, total_kv_heads=4)
-    with pytest.raises(ProtocolMismatch, match="no KV head"):
+    with pytest.raises(NoSharedHeads, match="no KV head"):
         check_reachable(ours, theirs, theirs.pool_bytes)
+
+
+@pytest.mark.parametrize(("field", "value"), [("head_dim", 4), ("num_blocks", 5)])
+def test_other_heads_are_the_reason_only_where_nothing_else_is(field: str, value: int) -> None:
+    ours = layout(4, num_kv_heads=2, total_kv_heads=4)
+    told = layout(4, num_kv_heads=2, first_kv_head=2, total_kv_heads=4)
+    other = structs.replace(told, **{field: value})
+    with pytest.raises(ProtocolMismatch, match=r"head_dim|bytes") as refused:
+        check_reachable(ours, other, told.pool_bytes)
+    assert not isinstance(refused.value, NoSharedHeads)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +268,7 @@ def test_pools_without_a_head_in_common_are_refused() -> None:
         {"num_blocks": -1},
         {"num_kv_heads": -1, "total_kv_heads": 1},
         {"first_kv_head": -1},
+        {"first_kv_head": 1},
     ],
     ids=str,
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import pytest
-from posting_pools import ALL, LAYOUT, PATIENCE_S, OtherProcess, Rig, filled, opened
+from posting_pools import ALL, LAYOUT, ONLY_TCP, PATIENCE_S, OtherProcess, Rig, filled, opened
 
 from splitserve.errors import TransferFailed
 from splitserve.transfer.base import Connector
@@ -33,7 +33,7 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         import_module(CONNECTORS[name][0])
     except ImportError as error:
         pytest.skip(f"the package of extra {name} cannot be used: {error}")
-    monkeypatch.setenv("UCX_TLS", "tcp")
+    monkeypatch.setenv("UCX_TLS", ONLY_TCP)
     return name
 
 

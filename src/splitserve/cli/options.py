@@ -105,6 +105,15 @@ OneDevice = Annotated[
         help="Where to compute; cuda is the first GPU.",
     ),
 ]
+TensorParallelSize = Annotated[
+    int,
+    typer.Option(
+        "--tensor-parallel-size",
+        metavar="N",
+        help="Shards of a worker's model, by its heads: GPUs of a vLLM worker; of a native one, on "
+        "the CPU only, KV pools of one process, to try unlike splits (it gets no faster).",
+    ),
+]
 Connector = Annotated[
     str,
     typer.Option(
@@ -183,21 +192,6 @@ KVTierDisk = Annotated[
         help="Size of what the folder holds, for all workers that share it together.",
         show_default=False,
     ),
-]
-FakeStepMs = Annotated[
-    float,
-    typer.Option("--fake-step-ms", help="Fake engine: each step takes this long."),
-]
-FakePrefillUs = Annotated[
-    float,
-    typer.Option("--fake-prefill-us-per-token", help="Fake engine: and this per prompt token."),
-]
-FakeDecodeUs = Annotated[
-    float,
-    typer.Option("--fake-decode-us-per-seq", help="Fake engine: and this per running answer."),
-]
-FakeNumBlocks = Annotated[
-    int, typer.Option("--fake-num-blocks", help="Fake engine: KV blocks it has.")
 ]
 
 # What a gateway is.

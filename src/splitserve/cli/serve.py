@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from splitserve.cli import options
+from splitserve.cli import fake_options, options
 from splitserve.errors import ConfigError
 from splitserve.launch.topology import (
     FakeCosts,
@@ -46,6 +46,7 @@ def serve(
     port: options.Port = options.GATEWAY.port,
     host: options.Host = options.GATEWAY.host,
     device: options.Device = options.WORKER.device,
+    tensor_parallel_size: options.TensorParallelSize = options.WORKER.tensor_parallel_size,
     dtype: options.Dtype = options.MODEL.dtype,
     max_model_len: options.MaxModelLen = options.MODEL.max_model_len,
     kv_cache_memory_bytes: options.KVCacheMemory = None,
@@ -73,10 +74,11 @@ def serve(
     gateways: options.Gateways = options.GATEWAY.processes,
     log_dir: options.LogDir = None,
     engine: options.AnyEngine = options.WORKER.engine,
-    fake_step_ms: options.FakeStepMs = options.WORKER.fake.step_ms,
-    fake_prefill_us_per_token: options.FakePrefillUs = options.WORKER.fake.prefill_us_per_token,
-    fake_decode_us_per_seq: options.FakeDecodeUs = options.WORKER.fake.decode_us_per_seq,
-    fake_num_blocks: options.FakeNumBlocks = options.WORKER.fake.num_blocks,
+    fake_step_ms: fake_options.StepMs = options.WORKER.fake.step_ms,
+    fake_prefill_us_per_token: fake_options.PrefillUs = options.WORKER.fake.prefill_us_per_token,
+    fake_decode_us_per_seq: fake_options.DecodeUs = options.WORKER.fake.decode_us_per_seq,
+    fake_num_blocks: fake_options.NumBlocks = options.WORKER.fake.num_blocks,
+    fake_num_kv_heads: fake_options.NumKVHeads = options.WORKER.fake.num_kv_heads,
 ) -> int:
     """Serve MODEL through the OpenAI API, whole or split into prefill and decode workers.
 
@@ -91,6 +93,7 @@ def serve(
     group = WorkerGroup(
         engine=engine,
         device=device,
+        tensor_parallel_size=tensor_parallel_size,
         connector=connector,
         kv_cache_memory_bytes=options.memory_size("--kv-cache-memory-bytes", kv_cache_memory_bytes),
         gpu_memory_utilization=gpu_memory_utilization,
@@ -105,6 +108,7 @@ def serve(
             prefill_us_per_token=fake_prefill_us_per_token,
             decode_us_per_seq=fake_decode_us_per_seq,
             num_blocks=fake_num_blocks,
+            num_kv_heads=fake_num_kv_heads,
         ),
     )
     topology = Topology(

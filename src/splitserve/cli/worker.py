@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from splitserve.cli import options
+from splitserve.cli import fake_options, options
 from splitserve.engine.device import parse_device
 from splitserve.errors import ConfigError
 from splitserve.launch.checks import check_value, one_of
@@ -17,6 +17,7 @@ from splitserve.launch.topology import (
     ROLES,
     SHARE_RULE,
     check_fit,
+    check_shards,
     check_tier,
 )
 from splitserve.lifecycle import StatusPipe, end_with_parent, pin_to_cores, reporting_failure
@@ -46,6 +47,7 @@ def worker(
     connector: options.Connector = options.WORKER.connector,
     dtype: options.Dtype = options.MODEL.dtype,
     device: options.OneDevice = options.WORKER.device,
+    tensor_parallel_size: options.TensorParallelSize = options.WORKER.tensor_parallel_size,
     max_model_len: options.MaxModelLen = options.MODEL.max_model_len,
     block_size: options.BlockSize = options.MODEL.block_size,
     kv_cache_memory_bytes: options.KVCacheMemory = None,
@@ -74,10 +76,11 @@ def worker(
     ] = options.WORKER.drain_grace_s,
     load_format: options.LoadFormat = options.MODEL.load_format,
     seed: options.Seed = options.MODEL.seed,
-    fake_step_ms: options.FakeStepMs = options.WORKER.fake.step_ms,
-    fake_prefill_us_per_token: options.FakePrefillUs = options.WORKER.fake.prefill_us_per_token,
-    fake_decode_us_per_seq: options.FakeDecodeUs = options.WORKER.fake.decode_us_per_seq,
-    fake_num_blocks: options.FakeNumBlocks = options.WORKER.fake.num_blocks,
+    fake_step_ms: fake_options.StepMs = options.WORKER.fake.step_ms,
+    fake_prefill_us_per_token: fake_options.PrefillUs = options.WORKER.fake.prefill_us_per_token,
+    fake_decode_us_per_seq: fake_options.DecodeUs = options.WORKER.fake.decode_us_per_seq,
+    fake_num_blocks: fake_options.NumBlocks = options.WORKER.fake.num_blocks,
+    fake_num_kv_heads: fake_options.NumKVHeads = options.WORKER.fake.num_kv_heads,
     secret_file: options.SecretFile = None,
     tls_cert: options.TlsCert = None,
     tls_key: options.TlsKey = None,
@@ -106,6 +109,7 @@ def worker(
             connector=connector,
             dtype=dtype,
             device=device,
+            tensor_parallel_size=tensor_parallel_size,
             max_model_len=max_model_len,
             block_size=block_size,
             kv_cache_memory_bytes=options.memory_size(
@@ -128,6 +132,7 @@ def worker(
             fake_prefill_s_per_token=fake_prefill_us_per_token / 1e6,
             fake_decode_s_per_seq=fake_decode_us_per_seq / 1e6,
             fake_num_blocks=fake_num_blocks,
+            fake_num_kv_heads=fake_num_kv_heads,
             gate=GateFiles(secret_file, tls_cert, tls_key, tls_ca),
         )
         check_worker(config)
@@ -145,6 +150,7 @@ def check_worker(config: WorkerConfig) -> None:
     one_of("--load-format", config.load_format, LOAD_FORMATS)
     kind = parse_device(config.device).kind
     check_fit("--", config.engine, kind, config.connector)
+    check_shards("--tensor-parallel-size", config.tensor_parallel_size, kind)
     caching = config.enable_prefix_caching
     check_tier(lambda key: f"--{key.replace('_', '-')}", config.kv_tier, caching)
     address = parse_address(config.listen)
@@ -160,9 +166,11 @@ def check_worker(config: WorkerConfig) -> None:
         ("--max-model-len", config.max_model_len),
         ("--block-size", config.block_size),
         ("--kv-cache-memory-bytes", config.kv_cache_memory_bytes),
+        ("--tensor-parallel-size", config.tensor_parallel_size),
         ("--max-num-seqs", config.max_num_seqs),
         ("--max-num-batched-tokens", config.max_num_batched_tokens),
         ("--fake-num-blocks", config.fake_num_blocks),
+        ("--fake-num-kv-heads", config.fake_num_kv_heads),
     ):
         check_value(flag, value, value is None or value > 0, "must be positive")
     for flag, seconds in (

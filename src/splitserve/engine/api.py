@@ -18,7 +18,10 @@ from splitserve.protocol.telemetry import KVCounts
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a loaded model is. ``content_hash`` covers configuration and weights."""
+    """What a loaded model is. ``content_hash`` covers configuration and weights.
+
+    ``layout`` is that of all KV heads together, whatever number of shards holds them.
+    """
 
     name: str
     content_hash: str
@@ -98,7 +101,10 @@ class Runner(Protocol):
         ...
 
     def regions(self) -> tuple[MemoryRegion, ...]:
-        """The KV pool as memory, laid out as ``describe().layout`` says. Stable until close."""
+        """The KV pool as memory: one region for each tensor-parallel shard, laid out as
+        ``describe().layout.shards(len(regions))`` says, in that order. Stable until close.
+
+        A block has the same number in all of them."""
         ...
 
     def launch(self, rows: Sequence[Row], sink: "KVSink | None") -> None:
@@ -263,7 +269,9 @@ class Engine(Protocol):
 
     def describe(self) -> ModelInfo: ...
 
-    def regions(self) -> tuple[MemoryRegion, ...]: ...
+    def regions(self) -> tuple[MemoryRegion, ...]:
+        """The runner's: see there."""
+        ...
 
     def add(
         self, request: GenerateRequest, *, emitted: Sequence[int] = (), push: bool = False

@@ -41,6 +41,7 @@ class FakeConfig:
 
     A step takes ``step_s`` + ``prefill_token_s`` for each token of a prompt + ``decode_seq_s`` for
     each decoding sequence, in seconds. ``head_dim`` counts 2-byte items, a multiple of 8.
+    ``tensor_parallel_size`` pools share out the KV heads.
     ``tokenizer`` is a tokenizer.json, which constrained answers need; those keep to what they are
     allowed, also outside the range above.
 
@@ -59,6 +60,7 @@ class FakeConfig:
     num_blocks: int = 1024
     num_layers: int = 2
     num_kv_heads: int = 1
+    tensor_parallel_size: int = 1
     head_dim: int = 8
     tokenizer: Path | None = None
     step_s: float = 0.0
@@ -194,7 +196,7 @@ class FakeRunner:
         _check_config(config)
         self._config = config
         self._sleep = sleep
-        self._pool = HashPool(config.layout)
+        self._pool = HashPool(config.layout.shards(config.tensor_parallel_size))
         self._open: deque[_Launch] = deque()
         self._known: dict[RequestId, int] = {}
         """Positions of a request that this runner computed or checked."""
@@ -227,7 +229,7 @@ class FakeRunner:
         return None if path is None else read_text(path)
 
     def regions(self) -> tuple[MemoryRegion, ...]:
-        return (self._pool.region(),)
+        return self._pool.regions()
 
     def launch(self, rows: Sequence[Row], sink: KVSink | None) -> None:
         """Raises BugError when KV that a row builds on is not what its tokens say; where a launch

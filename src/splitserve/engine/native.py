@@ -1,6 +1,7 @@
 """The runner that computes with PyTorch, on the CPU."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 
 import torch
 
@@ -17,6 +18,7 @@ from splitserve.engine.opening import (
     content_hash,
     kv_layout,
     max_model_len,
+    shard_layouts,
     stored_weights,
 )
 from splitserve.engine.runner.memory import keep_freed_memory
@@ -25,7 +27,7 @@ from splitserve.engine.runner.sampling import choose
 from splitserve.errors import BugError, ConfigError
 from splitserve.modelstore.folder import ModelFolder
 from splitserve.modelstore.resolve import resolve
-from splitserve.protocol.memory import MemoryRegion
+from splitserve.protocol.memory import KVLayout, MemoryRegion
 
 
 class NativeRunner:
@@ -43,6 +45,7 @@ class NativeRunner:
         model = read_decoder_config(folder.config())
         self._dtype = choose_dtype(config.dtype, folder.config())
         layout = kv_layout(model, self._dtype, config.block_size, pool_bytes)
+        shards = shard_layouts(layout, model, config.tensor_parallel_size)
         self._info = ModelInfo(
             name=folder.served_name,
             content_hash=content_hash(config, folder),
@@ -54,10 +57,11 @@ class NativeRunner:
         )
         self._tokenizer = folder.path / "tokenizer.json"
         with torch.inference_mode():
-            self._decoder = Decoder(model, _weights(config, folder, model), self._dtype)
+            weights = _weights(config, folder, model)
+            self._decoder = Decoder(model, weights, self._dtype, len(shards))
         keep_freed_memory()
         torch.set_num_threads(config.threads)
-        self._pool = KVPool(layout, self._dtype)
+        self._pools = _open_pools(shards, self._dtype)
         self._sampled: list[Sampled] | None = None
 
     @property
@@ -71,14 +75,16 @@ class NativeRunner:
         return read_text(self._tokenizer)
 
     def regions(self) -> tuple[MemoryRegion, ...]:
-        return (self._pool.region(),)
+        return tuple(pool.region() for pool in self._pools)
 
     @torch.inference_mode()
     def launch(self, rows: Sequence[Row], sink: KVSink | None) -> None:
         if self._sampled is not None:
             raise BugError("launch was called again before collect")
-        batch = plan_batch(rows, self._info.layout, self._dtype)
-        logits = self._decoder.forward(batch, self._pool.layers, sink)
+        # Shards differ in which heads they hold, not in how many: one plan serves them all.
+        batch = plan_batch(rows, self._pools[0].layout, self._dtype)
+        layers = list(zip(*(pool.layers for pool in self._pools), strict=True))
+        logits = self._decoder.forward(batch, layers, sink)
         asked = [(row.request_id, row.sample) for row in rows if row.sample is not None]
         choices = [] if logits is None else choose(logits, [spec for _, spec in asked])
         self._sampled = [
@@ -96,7 +102,16 @@ class NativeRunner:
         return sampled
 
     def close(self) -> None:
-        self._pool.close()
+        for pool in self._pools:
+            pool.close()
+
+
+def _open_pools(shards: Sequence[KVLayout], dtype: torch.dtype) -> tuple[KVPool, ...]:
+    """All of them or, when memory is short, none."""
+    with ExitStack() as opened:
+        pools = [opened.enter_context(closing(KVPool(shard, dtype))) for shard in shards]
+        opened.pop_all()
+    return tuple(pools)
 
 
 def _pool_bytes(config: EngineConfig) -> int:

@@ -23,6 +23,11 @@ def check_config(config: EngineConfig) -> None:
         raise ConfigError(f"block_size is {config.block_size}: give at least 1")
     if config.load_format not in ("auto", "dummy"):
         raise ConfigError(f"load_format {config.load_format!r} is unknown (auto, dummy)")
+    if config.tensor_parallel_size != 1 and config.device != "cpu":
+        raise ConfigError(
+            f"tensor_parallel_size is {config.tensor_parallel_size}: this engine has one shard on "
+            'a GPU; set it to 1, or engine = "vllm"'
+        )
 
 
 def choose_dtype(asked: str, config: dict[str, Any]) -> torch.dtype:
@@ -52,6 +57,18 @@ def kv_layout(model: DecoderConfig, dtype: torch.dtype, block_size: int, nbytes:
             f"kv_cache_memory_bytes is {nbytes}: one block of this model takes {one.pool_bytes}"
         )
     return one.with_blocks(count)
+
+
+def shard_layouts(layout: KVLayout, model: DecoderConfig, count: int) -> tuple[KVLayout, ...]:
+    """Of ``layout``, that of each shard's pool. Raises ConfigError unless the KV heads and the MLP
+    can be shared out evenly."""
+    shards = layout.shards(count)
+    if model.intermediate_size % count:
+        raise ConfigError(
+            f"tensor_parallel_size is {count}: give a number that divides intermediate_size "
+            f"({model.intermediate_size}) too"
+        )
+    return shards
 
 
 def max_model_len(config: EngineConfig, model: DecoderConfig) -> int:

@@ -45,6 +45,7 @@ def facts_of(asked: ModelAsked, folder: ModelFolder) -> ModelFacts:
         max_model_len=folder.max_model_len(),
         weight_bytes=folder.weight_bytes(),
         checkpoint=_checkpoint(asked.name, folder),
+        num_kv_heads=folder.num_kv_heads(),
     )
 
 

@@ -26,12 +26,13 @@ _NIXL_BLOCK_ON_CUDA: Final = 128
 
 
 class FakeCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the fake engine takes, and the size of its pool."""
+    """How long the fake engine takes, and the size and shape of its pool."""
 
     step_ms: float = 0.0
     prefill_us_per_token: float = 0.0
     decode_us_per_seq: float = 0.0
     num_blocks: int = 1024
+    num_kv_heads: int = 1
 
 
 class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,7 +41,8 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     means the lowest that nobody else has. What is None is chosen by the device
     (``engine/device.py``), and so is ``connector`` auto. ``gpu_memory_utilization`` is the share of
     its GPU's memory that a worker may use altogether; it is read where ``kv_cache_memory_bytes`` is
-    None.
+    None. ``tensor_parallel_size`` is how many shards of the model a worker has: GPUs of vLLM's, and
+    pools of one process of ours, which is on the CPU then.
 
     The ``kv_tier_*`` keys are read by workers of ours on the CPU: sizes of what all workers of the
     host keep of KV beside their pools, in memory and in the folder ``kv_tier_disk_path``. 0 and
@@ -67,6 +69,7 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connector: str = "auto"
     kv_cache_memory_bytes: ByteSize | None = None
     gpu_memory_utilization: float = 0.9
+    tensor_parallel_size: int = 1
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     enable_prefix_caching: bool = True
@@ -83,7 +86,6 @@ class WorkerGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_load_failure_policy: str = "recompute"
     port: int | None = None
     side_channel_port: int | None = None
-    tensor_parallel_size: int = 1
     block_size: int | None = None
     startup_timeout_s: float = 1800.0
     url: tuple[str, ...] = ()

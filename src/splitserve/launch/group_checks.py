@@ -29,9 +29,10 @@ def check_group(path: str, group: WorkerGroup) -> None:
     else:
         check_vllm_keys_unused(path, group)
         check_fit(f"{path}.", group.engine, group.device, group.connector)
+        check_shards(f"{path}.tensor_parallel_size", group.tensor_parallel_size, group.device)
         _check_tier(path, group)
-    _check_devices(path, group)
     _check_numbers(path, group)
+    _check_devices(path, group)
     repeated = len(set(group.cores)) != len(group.cores)
     check_value(f"{path}.cores", list(group.cores), not repeated, "names a core twice")
 
@@ -53,6 +54,13 @@ def check_fit(prefix: str, engine: str, device: str, connector: str) -> None:
         )
 
 
+def check_shards(name: str, count: int, device: str) -> None:
+    """Raises ConfigError unless a worker of ours on ``device`` can have ``count`` shards; ``name``
+    is the setting's."""
+    rule = f'splits native workers on the CPU only; engine = "{VLLM}" spreads one over GPUs'
+    check_value(name, count, count <= 1 or device == "cpu", rule)
+
+
 def _check_tier(path: str, group: WorkerGroup) -> None:
     caching = group.enable_prefix_caching
     check_tier(lambda key: f"{path}.{key}", group.kv_tier, caching)
@@ -62,9 +70,11 @@ def _check_numbers(path: str, group: WorkerGroup) -> None:
     for key, value in (
         ("count", group.count),
         ("kv_cache_memory_bytes", group.kv_cache_memory_bytes),
+        ("tensor_parallel_size", group.tensor_parallel_size),
         ("max_num_seqs", group.max_num_seqs),
         ("max_num_batched_tokens", group.max_num_batched_tokens),
         ("fake.num_blocks", group.fake.num_blocks),
+        ("fake.num_kv_heads", group.fake.num_kv_heads),
     ):
         check_value(f"{path}.{key}", value, value is None or value > 0, "must be positive")
     share = group.gpu_memory_utilization

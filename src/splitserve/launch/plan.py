@@ -10,6 +10,7 @@ from typing import Final
 
 from splitserve.errors import ConfigError
 from splitserve.launch.addresses import exposure_warning
+from splitserve.launch.checks import check_value
 from splitserve.launch.commands import COMMANDS
 from splitserve.launch.commands.native import gateway_process
 from splitserve.launch.commands.vllm import instance_address
@@ -41,17 +42,19 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What of a model decides how much memory it takes.
+    """What of a model decides how much memory it takes and how it can be split.
 
     ``kv_token_bytes`` is the KV of one token over all layers in the dtype asked for.
     ``weight_bytes`` is the size of its files: no worker takes less. ``checkpoint`` is the folder or
-    hub id by which engines of others know it; empty when they cannot read it.
+    hub id by which engines of others know it; empty when they cannot read it. ``num_kv_heads`` 0:
+    not known.
     """
 
     kv_token_bytes: int
     max_model_len: int
     weight_bytes: int
     checkpoint: str = ""
+    num_kv_heads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +107,11 @@ def resolve(topology: Topology, machine: MachineFacts, model: ModelFacts, paths:
     """The plan.
 
     Raises ConfigError for cores this process may not use, GPUs that are not there or shared too
-    far, a length beyond the model's, and more memory than is available.
+    far, a length beyond the model's, shards that its KV heads cannot be shared out to, and more
+    memory than is available.
     """
     _check_length(topology, model)
+    _check_shards(topology, model)
     _check_memory(topology, machine, model)
     asks_for_keys = machine.has_key or topology.gateway.api_key_file is not None
     exposure = None if asks_for_keys else exposure_warning(topology.gateway.host)
@@ -194,6 +199,16 @@ def _check_length(topology: Topology, model: ModelFacts) -> None:
         raise ConfigError(
             f"model.max_model_len: {asked} is more than the model's own {model.max_model_len}"
         )
+
+
+def _check_shards(topology: Topology, model: ModelFacts) -> None:
+    """vLLM itself knows how it can split a model."""
+    for number, group in enumerate(topology.workers):
+        heads = group.fake.num_kv_heads if group.engine == "fake" else model.num_kv_heads
+        count = group.tensor_parallel_size
+        rule = f"must divide the number of KV heads, {heads}"
+        right = group.engine == VLLM or heads % count == 0
+        check_value(f"workers[{number}].tensor_parallel_size", count, right, rule)
 
 
 def _check_memory(topology: Topology, machine: MachineFacts, model: ModelFacts) -> None:

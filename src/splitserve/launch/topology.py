@@ -32,7 +32,7 @@ from splitserve.launch.group import (
     FakeCosts,
     WorkerGroup,
 )
-from splitserve.launch.group_checks import SHARE_RULE, check_fit, check_group
+from splitserve.launch.group_checks import SHARE_RULE, check_fit, check_group, check_shards
 from splitserve.launch.sizes import ByteSize, parse_size
 from splitserve.launch.tier_checks import check_one_tier, check_tier
 from splitserve.launch.vllm_checks import check_vllm_split
@@ -54,6 +54,7 @@ __all__ = [
     "Topology",
     "WorkerGroup",
     "check_fit",
+    "check_shards",
     "check_tier",
     "checked",
     "parse_topology",

@@ -19,7 +19,7 @@ _LAUNCH_KEYS: Final = ("command", "args", "env", "port", "side_channel_port", "d
 
 _VLLM_KEYS: Final = (
     *("command", "args", "env", "kv_connector", "kv_connector_extra_config"),
-    *("kv_load_failure_policy", "port", "side_channel_port", "tensor_parallel_size", "block_size"),
+    *("kv_load_failure_policy", "port", "side_channel_port", "block_size"),
     *("startup_timeout_s", "url", "facts"),
 )
 
@@ -48,7 +48,6 @@ def check_vllm_group(path: str, group: WorkerGroup) -> None:
     else:
         _check_launched(path, group)
     for key, value in (
-        ("tensor_parallel_size", group.tensor_parallel_size),
         ("block_size", group.block_size),
         ("startup_timeout_s", group.startup_timeout_s),
     ):

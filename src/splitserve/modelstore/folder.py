@@ -110,10 +110,15 @@ class ModelFolder:
         """KV cache bytes of one token over all layers, K and V, ``itemsize`` bytes a number."""
         config = self.config()
         heads = _whole(self.path, config, "num_attention_heads")
-        kv_heads = config.get("num_key_value_heads") or heads
         head_dim = config.get("head_dim") or _whole(self.path, config, "hidden_size") // heads
         layers = _whole(self.path, config, "num_hidden_layers")
-        return 2 * layers * int(kv_heads) * int(head_dim) * itemsize
+        return 2 * layers * self.num_kv_heads() * int(head_dim) * itemsize
+
+    def num_kv_heads(self) -> int:
+        """Of each layer. Raises ConfigError when config.json is silent."""
+        config = self.config()
+        kv_heads = config.get("num_key_value_heads")
+        return int(kv_heads or _whole(self.path, config, "num_attention_heads"))
 
     def weight_bytes(self) -> int:
         """Size of the weight files together."""

@@ -1,11 +1,11 @@
-"""The worker process: engine and connector joined, served until drained or stopped."""
+"""The worker process: engine and connectors joined, served until drained or stopped."""
 
 import asyncio
 import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import uvloop
@@ -31,12 +31,12 @@ from splitserve.roles.loop import Outbox
 from splitserve.roles.server import WorkerServer
 from splitserve.roles.tiering import Tiering
 from splitserve.roles.worker import Worker, WorkerFacts
-from splitserve.tier.copier import BlockCopier, HostBlockCopier
+from splitserve.tier.copier import BlockCopier, HostBlockCopier, ShardedBlockCopier
 from splitserve.tier.opening import Tier, open_tier
-from splitserve.transfer.base import Connector
 from splitserve.transfer.hosts import whereabouts
 from splitserve.transfer.options import NetworkOptions
 from splitserve.transfer.registry import choose_connector, create_connector
+from splitserve.transfer.sharded import ShardedConnector
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def run(config: WorkerConfig, status: StatusPipe) -> int:
         close_parts(connector, tier, engine)
 
 
-def close_parts(connector: Connector, tier: Tier | None, engine: Engine) -> None:
+def close_parts(connector: ShardedConnector, tier: Tier | None, engine: Engine) -> None:
     """In this order: threads of the first two touch the engine's pool until they are closed."""
     connector.close()
     if tier is not None:
@@ -113,16 +113,22 @@ async def _serve(
 
 
 def _tier(config: WorkerConfig, engine: Engine) -> Tier | None:
-    """Open over the engine's pool, where it is asked for. Raises ConfigError, UnavailableError."""
-    info = engine.describe()
-    (region,) = engine.regions()
+    """Open over the engine's pools, where it is asked for. Raises ConfigError, UnavailableError."""
+    info, regions = engine.describe(), engine.regions()
     return open_tier(
-        config.kv_tier, info.content_hash, info.layout, lambda: _copier(region, info.layout)
+        config.kv_tier, info.content_hash, info.layout, lambda: _copier(regions, info.layout)
     )
 
 
-def _copier(region: MemoryRegion, layout: KVLayout) -> BlockCopier:
-    """The tier's way to the engine's pool, wherever that lies."""
+def _copier(regions: Sequence[MemoryRegion], layout: KVLayout) -> BlockCopier:
+    """The tier's way to the engine's pools."""
+    shares = zip(regions, layout.shards(len(regions)), strict=True)
+    shards = [_shard_copier(region, share) for region, share in shares]
+    return shards[0] if len(shards) == 1 else ShardedBlockCopier(shards)
+
+
+def _shard_copier(region: MemoryRegion, layout: KVLayout) -> BlockCopier:
+    """To one pool, wherever that lies."""
     if region.device == "cpu":
         return HostBlockCopier(region, layout)
     copier: BlockCopier = load("splitserve.transfer.cuda.block_copier:CudaBlockCopier")(
@@ -131,8 +137,8 @@ def _copier(region: MemoryRegion, layout: KVLayout) -> BlockCopier:
     return copier
 
 
-def _connector(config: WorkerConfig, engine: Engine, gate: Gate) -> Connector:
-    """Open over the engine's pool. Raises ConfigError."""
+def _connector(config: WorkerConfig, engine: Engine, gate: Gate) -> ShardedConnector:
+    """Open over the engine's pools. Raises ConfigError."""
     address = parse_address(config.listen)
     network = NetworkOptions(tls=gate.tls)
     if isinstance(address, TcpAddress):
@@ -141,14 +147,13 @@ def _connector(config: WorkerConfig, engine: Engine, gate: Gate) -> Connector:
     # it: sums of our own would cost as much as the copy.
     checksums = gate.tls is None and not is_loopback(network.host)
     network = replace(network, checksums=checksums)
-    connector = create_connector(_connector_name(config), network)
-    (region,) = engine.regions()
-    connector.open(region, engine.describe().layout)
+    connector = ShardedConnector(lambda: create_connector(_connector_name(config), network))
+    connector.open(engine.regions(), engine.describe().layout)
     return connector
 
 
 def _builder(
-    config: WorkerConfig, engine: Engine, connector: Connector, tier: Tier | None
+    config: WorkerConfig, engine: Engine, connector: ShardedConnector, tier: Tier | None
 ) -> Callable[[Outbox], Worker]:
     """The server calls the result with its outbox."""
     info = engine.describe()
@@ -225,6 +230,8 @@ def engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
             max_model_len=config.max_model_len or FAKE_MAX_MODEL_LEN,
             block_size=config.block_size,
             num_blocks=config.fake_num_blocks,
+            num_kv_heads=config.fake_num_kv_heads,
+            tensor_parallel_size=config.tensor_parallel_size,
             step_s=config.fake_step_s,
             prefill_token_s=config.fake_prefill_s_per_token,
             decode_seq_s=config.fake_decode_s_per_seq,
@@ -237,6 +244,7 @@ def engine_config(config: WorkerConfig) -> EngineConfig | FakeConfig:
         block_size=config.block_size,
         kv_cache_memory_bytes=sizes.kv_cache_memory_bytes,
         gpu_memory_utilization=config.gpu_memory_utilization,
+        tensor_parallel_size=config.tensor_parallel_size,
         max_model_len=config.max_model_len,
         threads=len(config.cores) or len(os.sched_getaffinity(0)),
         load_format=config.load_format,

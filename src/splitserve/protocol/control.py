@@ -7,7 +7,7 @@ import msgspec
 from splitserve.ids import Incarnation, RequestId, WorkerId
 from splitserve.protocol.generate import GenerateRequest, TokenChunk
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 DRAIN_GRACE_S: Final = 30.0
 """How long running work may go on at a worker that is to leave or to change its role."""

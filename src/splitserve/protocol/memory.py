@@ -2,6 +2,8 @@
 
 import msgspec
 
+from splitserve.errors import ConfigError
+
 
 class KVLayout(msgspec.Struct, frozen=True):
     """Shape of a paged KV pool: layer by layer ``[block, K/V, kv_head, slot, head_dim]``.
@@ -54,6 +56,27 @@ class KVLayout(msgspec.Struct, frozen=True):
     def with_blocks(self, count: int) -> "KVLayout":
         """The same shape with another number of blocks."""
         return msgspec.structs.replace(self, num_blocks=count)
+
+    def shards(self, count: int) -> "tuple[KVLayout, ...]":
+        """The shares of the KV heads that ``count`` tensor-parallel shards hold, in order; the
+        whole for 1. Raises ConfigError unless the heads can be shared out evenly."""
+        if count == 1:
+            return (self,)
+        if count < 1 or self.num_kv_heads % count:
+            raise ConfigError(
+                f"tensor_parallel_size is {count}: give a number that divides the "
+                f"{self.num_kv_heads} KV heads"
+            )
+        each = self.num_kv_heads // count
+        return tuple(
+            msgspec.structs.replace(
+                self,
+                num_kv_heads=each,
+                first_kv_head=self.first_kv_head + shard * each,
+                total_kv_heads=self.model_kv_heads,
+            )
+            for shard in range(count)
+        )
 
     def offset(self, layer: int, block: int) -> int:
         """Byte offset of ``block``'s part of ``layer`` from the pool's start."""

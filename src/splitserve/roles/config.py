@@ -16,6 +16,7 @@ class WorkerConfig:
     ``cores`` pins the process and sizes its compute pool; empty leaves both to the system.
     ``drain_grace_s`` is how long running work may go on after SIGTERM.
     The ``kv_tier_*`` are of all workers of the host together; 0 and None: without that level.
+    ``tensor_parallel_size`` is how many shards of the model are in the process, each with a pool.
     The ``fake_*`` fields are the fake engine's cost model and pool.
     """
 
@@ -27,6 +28,7 @@ class WorkerConfig:
     connector: str = "auto"
     dtype: str = "auto"
     device: str = "cpu"
+    tensor_parallel_size: int = 1
     max_model_len: int | None = None
     block_size: int = 16
     kv_cache_memory_bytes: int | None = None
@@ -45,6 +47,7 @@ class WorkerConfig:
     fake_prefill_s_per_token: float = 0.0
     fake_decode_s_per_seq: float = 0.0
     fake_num_blocks: int = 1024
+    fake_num_kv_heads: int = 1
     gate: GateFiles = field(default_factory=GateFiles)
 
     @property

@@ -11,7 +11,8 @@ from splitserve.protocol.handoff import Attach, Attached
 from splitserve.protocol.telemetry import LinkWay
 from splitserve.protocol.whereabouts import UNKNOWN, Whereabouts
 from splitserve.roles.port import ConnId, Port
-from splitserve.transfer.base import Connector, PeerId
+from splitserve.transfer.base import PeerId
+from splitserve.transfer.sharded import ShardedConnector
 from splitserve.transfer.ways import Judged, cure, judge
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Link:
 class Links:
     """One link per decode worker. The server reconnects an address that was asked for once."""
 
-    def __init__(self, port: Port, connector: Connector, identity: LinkIdentity) -> None:
+    def __init__(self, port: Port, connector: ShardedConnector, identity: LinkIdentity) -> None:
         self._port = port
         self._connector = connector
         self._identity = identity

@@ -30,7 +30,7 @@ from splitserve.roles.pull import Pull, Puller
 from splitserve.roles.push import Pusher
 from splitserve.roles.refusal import refusal_code
 from splitserve.roles.tiering import Tiering
-from splitserve.transfer.base import Connector
+from splitserve.transfer.sharded import ShardedConnector
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class PrefillRole:
         port: Port,
         owners: Owners,
         links: Links,
-        connector: Connector,
+        connector: ShardedConnector,
         clock: Clock,
         tiering: Tiering | None = None,
     ) -> None:

@@ -16,10 +16,10 @@ from splitserve.engine.api import Engine, Fetch
 from splitserve.ids import WorkerId
 from splitserve.protocol.generate import GenerateRequest
 from splitserve.protocol.handoff import GrantTarget
-from splitserve.protocol.memory import KVLayout
 from splitserve.roles.pull_cost import PullCost
-from splitserve.transfer.base import Connector, LayerReader, PeerId, TransferEvent, TransferId
+from splitserve.transfer.base import LayerReader, PeerId, TransferEvent, TransferId
 from splitserve.transfer.plan import spans
+from splitserve.transfer.sharded import Leg, ShardedConnector
 
 TURN_S: Final = 0.005
 """For about so long reads are started in one turn. Where a read has ended when it has been started,
@@ -28,8 +28,8 @@ the steps of others must not wait for all of them."""
 
 @dataclass(slots=True, eq=False)
 class Pull:
-    """One fetch that is being filled with ``tokens``, one read for each of ``layers``, since
-    ``opened``.
+    """One fetch that is being filled with ``tokens``, for each of ``layers`` one read by each of
+    ``readers``, since ``opened``.
 
     ``started`` of the reads were begun and ``under_way`` of them have not ended, of which one began
     or ended last at ``moved``. ``error`` is that of the first that failed. ``unwanted``: what it
@@ -40,7 +40,7 @@ class Pull:
     worker: WorkerId
     peer: PeerId
     fetch: Fetch
-    reader: LayerReader
+    readers: tuple[LayerReader, ...]
     layers: int
     tokens: int
     opened: float
@@ -55,7 +55,8 @@ class Pull:
     @property
     def wants_more(self) -> bool:
         """Whether a further read is to be started."""
-        return self.started < self.layers and not self.error and not self.unwanted
+        reads = self.layers * len(self.readers)
+        return self.started < reads and not self.error and not self.unwanted
 
     @property
     def is_over(self) -> bool:
@@ -67,8 +68,9 @@ class Puller:
     """The pulls of one worker. ``tokens`` and ``nbytes`` are what was brought and used so far;
     ``cost`` is what it learns."""
 
-    def __init__(self, engine: Engine, connector: Connector, clock: Clock) -> None:
+    def __init__(self, engine: Engine, connector: ShardedConnector, clock: Clock) -> None:
         self._engine = engine
+        self._layout = engine.describe().layout
         self._connector = connector
         self._clock = clock
         self._pulls: list[Pull] = []
@@ -87,37 +89,36 @@ class Puller:
         """
         if any(pull.stalls and pull.peer == peer for pull in self._pulls):
             return None
-        ours, theirs = self._connector.layouts(peer)
-        reach = _reach(target, ours, theirs)
+        legs = self._connector.legs(peer)
+        reach = len(target.cached_blocks) * legs[0].theirs.block_size
         fetch = self._engine.fetch(request, push=True, tokens=reach) if reach else None
         if fetch is None:
             return None
-        if self._is_dear(target.worker, fetch, ours):
+        if self._is_dear(target.worker, fetch):
             self._engine.drop(fetch)
             return None
         return self._begin(request, peer, target, fetch)
 
-    def _is_dear(self, worker: WorkerId, fetch: Fetch, ours: KVLayout) -> bool:
-        tokens = len(fetch.blocks) * ours.block_size
+    def _is_dear(self, worker: WorkerId, fetch: Fetch) -> bool:
+        tokens = len(fetch.blocks) * self._layout.block_size
+        nbytes = tokens * self._layout.token_bytes
         ahead = self._engine.stats().waiting_tokens
-        return self.cost.skips(worker, tokens * ours.token_bytes, tokens, ahead, self._clock())
+        return self.cost.skips(worker, nbytes, tokens, ahead, self._clock())
 
     def _begin(
         self, request: GenerateRequest, peer: PeerId, target: GrantTarget, fetch: Fetch
     ) -> Pull:
-        ours, theirs = self._connector.layouts(peer)
-        size, count = ours.block_size, len(fetch.blocks)
+        legs = self._connector.legs(peer)
+        size = self._layout.block_size
         start = fetch.first * size
-        tokens = range(start, start + count * size)
-        wanted = spans(theirs, ours, tokens, target.cached_blocks, fetch.blocks, 0, fetch.first)
-        reader = self._connector.reader(peer, wanted)
+        tokens = range(start, start + len(fetch.blocks) * size)
         pull = Pull(
             request=request,
             worker=target.worker,
             peer=peer,
             fetch=fetch,
-            reader=reader,
-            layers=ours.num_layers,
+            readers=tuple(_reader(leg, tokens, target, fetch) for leg in legs),
+            layers=self._layout.num_layers,
             tokens=len(tokens),
             opened=self._clock(),
             moved=self._clock(),
@@ -172,7 +173,8 @@ class Puller:
         self.give_up(pull)
 
     def _read(self, pull: Pull) -> None:
-        transfer = pull.reader.read(pull.started)
+        layer, reader = divmod(pull.started, len(pull.readers))
+        transfer = pull.readers[reader].read(layer)
         self._by_transfer[transfer] = pull
         pull.started += 1
         pull.under_way += 1
@@ -183,9 +185,8 @@ class Puller:
         self._engine.drop(pull.fetch)
 
 
-def _reach(target: GrantTarget, ours: KVLayout, theirs: KVLayout) -> int:
-    """How many of the prompt's first tokens can be read. A part of our heads would be worthless."""
-    lie, need = theirs.kv_heads, ours.kv_heads
-    if need.start < lie.start or lie.stop < need.stop:
-        return 0
-    return len(target.cached_blocks) * theirs.block_size
+def _reader(leg: Leg, tokens: range, target: GrantTarget, fetch: Fetch) -> LayerReader:
+    ours, theirs = leg.ours, leg.theirs
+    return leg.reader(
+        spans(theirs, ours, tokens, target.cached_blocks, fetch.blocks, 0, fetch.first)
+    )

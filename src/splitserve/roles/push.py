@@ -10,27 +10,27 @@ from splitserve.engine.api import PushSpan
 from splitserve.ids import RequestId
 from splitserve.protocol.handoff import GrantTarget
 from splitserve.protocol.memory import KVLayout
-from splitserve.transfer.base import Connector, LayerWriter, PeerId, TransferEvent, TransferId
+from splitserve.transfer.base import LayerWriter, PeerId, TransferEvent, TransferId
 from splitserve.transfer.plan import Span, spans
+from splitserve.transfer.sharded import Leg, ShardedConnector
 
 
 @dataclass(slots=True)
 class Push:
-    """One request's push. ``layouts`` are ours and the peer's; ``error`` is set by the first
+    """One request's push: a layer is one write on each of ``legs``. ``error`` is set by the first
     failed write."""
 
-    peer: PeerId
+    legs: tuple[Leg, ...]
     target: GrantTarget
-    layouts: tuple[KVLayout, KVLayout]
     open_transfers: set[TransferId] = field(default_factory=set)
     kv_bytes: int = 0
     error: str = ""
 
 
 class Pusher:
-    """Implements KVSink over one connector."""
+    """Implements KVSink over the connectors of all pools."""
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: ShardedConnector) -> None:
         self._connector = connector
         self._pushes: dict[RequestId, Push] = {}
         self._by_transfer: dict[TransferId, RequestId] = {}
@@ -38,7 +38,7 @@ class Pusher:
 
     def open(self, request_id: RequestId, peer: PeerId, target: GrantTarget) -> None:
         """``peer`` must be connected."""
-        self._pushes[request_id] = Push(peer, target, self._connector.layouts(peer))
+        self._pushes[request_id] = Push(self._connector.legs(peer), target)
 
     def get(self, request_id: RequestId) -> Push | None:
         return self._pushes.get(request_id)
@@ -54,11 +54,12 @@ class Pusher:
         self._step = []
         for span in spans:
             push = self._pushes.get(span.request_id)
-            if push is not None:
-                wanted = wanted_spans(span, push.target, *push.layouts)
+            if push is None:
+                continue
+            for leg in push.legs:
+                wanted = wanted_spans(span, push.target, leg.ours, leg.theirs)
                 if wanted:
-                    writer = self._connector.writer(push.peer, wanted)
-                    self._step.append((span.request_id, push, writer))
+                    self._step.append((span.request_id, push, leg.writer(wanted)))
 
     def on_layer(self, layer: int) -> None:
         for request_id, push, writer in self._step:

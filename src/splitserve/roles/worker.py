@@ -48,7 +48,7 @@ from splitserve.roles.port import ConnId, Port
 from splitserve.roles.prefill import PrefillRole
 from splitserve.roles.role_book import RoleBook
 from splitserve.roles.tiering import Tiering
-from splitserve.transfer.base import Connector
+from splitserve.transfer.sharded import ShardedConnector
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +69,13 @@ class WorkerFacts:
 
 
 class Worker:
-    """Joins the three roles over one engine and one connector, and the KV tier where there is
-    one."""
+    """Joins the three roles over one engine, the connectors of its pools, and the KV tier where
+    there is one."""
 
     def __init__(
         self,
         engine: Engine,
-        connector: Connector,
+        connector: ShardedConnector,
         port: Port,
         facts: WorkerFacts,
         clock: Clock,
@@ -92,7 +92,6 @@ class Worker:
         self._role = RoleBook(facts.role)
         self._departure = Departure()
         self._pace = Pace()
-        (region,) = engine.regions()
         self._links = Links(
             port,
             connector,
@@ -102,7 +101,7 @@ class Worker:
                 facts.pid,
                 facts.connector,
                 facts.fingerprint,
-                region.device,
+                engine.regions()[0].device,
                 facts.whereabouts,
             ),
         )

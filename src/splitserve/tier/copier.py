@@ -1,11 +1,12 @@
 """The seam to the KV pool: where the bytes of a block are in host memory.
 
-This one is for pools that lie there. The one for a GPU, ``transfer.cuda.block_copier``, has memory
-of its own that the device copies to and from.
+Those here are for pools that lie there, and for several pools that share out the KV heads. The one
+for a GPU, ``transfer.cuda.block_copier``, has memory of its own that the device copies to and from.
 """
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Protocol
 
 from splitserve.errors import BugError
@@ -14,7 +15,8 @@ from splitserve.protocol.memory import KVLayout, MemoryRegion
 
 class BlockCopier(Protocol):
     """Used by one thread. Blocks are numbers of the pool; their bytes are given layer by layer, in
-    the pool's order, and stay where they are until the next call."""
+    the order of a pool with all heads, in as many parts as it takes. They stay where they are until
+    the next call."""
 
     def to_host(self, block: int) -> Sequence[memoryview]:
         """The bytes of a block that nobody writes meanwhile."""
@@ -65,3 +67,36 @@ class HostBlockCopier:
             raise BugError(f"there is no block {block} in a pool of {layout.num_blocks}")
         starts = (layout.offset(layer, block) for layer in range(layout.num_layers))
         return [self._pool[start : start + layout.block_bytes] for start in starts]
+
+
+class ShardedBlockCopier:
+    """For pools that share out the KV heads. A block's bytes are those that it has in one pool of
+    all heads, so that workers with any number of shards keep the same blocks."""
+
+    def __init__(self, shards: Sequence[BlockCopier]) -> None:
+        """One for each pool, in the order of their heads; they are closed with this."""
+        self._shards = shards
+
+    def to_host(self, block: int) -> Sequence[memoryview]:
+        return _joined([shard.to_host(block) for shard in self._shards])
+
+    def landing(self, block: int) -> Sequence[memoryview]:
+        return _joined([shard.landing(block) for shard in self._shards])
+
+    def from_host(self, block: int) -> None:
+        for shard in self._shards:
+            shard.from_host(block)
+
+    def close(self) -> None:
+        with ExitStack() as closing:
+            for shard in self._shards:
+                closing.callback(shard.close)
+
+
+def _joined(shards: Sequence[Sequence[memoryview]]) -> list[memoryview]:
+    """For each layer K of all heads, then V: a shard has both of its own heads in one part."""
+    parts: list[memoryview] = []
+    for layer in zip(*shards, strict=True):
+        parts += [part[: len(part) // 2] for part in layer]
+        parts += [part[len(part) // 2 :] for part in layer]
+    return parts

@@ -1,7 +1,8 @@
 """What a stored block is called and how its file begins. Pure.
 
-A file is a header of ``HEADER_BYTES`` and then the block, layer by layer as the pool holds it:
-``[layer, K/V, kv_head, slot, head_dim]``. All numbers are little-endian.
+A file is a header of ``HEADER_BYTES`` and then the block, layer by layer as one pool of all heads
+holds it, in however many pools they are: ``[layer, K/V, kv_head, slot, head_dim]``. All numbers are
+little-endian.
 """
 
 import struct

@@ -1,8 +1,9 @@
 """Connector: moves KV bytes between two workers' pools. It sees integers, never tensors.
 
-One connector per worker. A pool's owner calls ``open`` and hands ``describe()`` to its peers; a
-peer calls ``connect`` with those bytes and then ``writer`` to push into that pool or ``reader`` to
-pull from it. All calls come from the engine's thread unless said otherwise.
+One connector per pool; ``sharded`` joins those of a worker. A pool's owner calls ``open`` and hands
+``describe()`` to its peers; a peer calls ``connect`` with those bytes and then ``writer`` to push
+into that pool or ``reader`` to pull from it. All calls come from the engine's thread unless said
+otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,8 +85,8 @@ class Connector(Protocol):
 
     def connect(self, peer: bytes) -> PeerId:
         """Opens the peer's pool. Raises TransferFailed (cannot be reached) or ProtocolMismatch
-        (another connector's, or layouts that cannot be copied between). May block for the length of
-        a handshake."""
+        (another connector's, or layouts that cannot be copied between; plan.NoSharedHeads where
+        nothing but the heads they hold forbids it). May block for the length of a handshake."""
         ...
 
     def layouts(self, peer: PeerId) -> tuple[KVLayout, KVLayout]:

@@ -55,11 +55,11 @@ def described(peer: bytes, told: type[_Pool], connector: str, own: KVLayout) -> 
     """The pool that ``peer`` describes, in the form ``told`` that ``connector`` uses.
 
     Raises ProtocolMismatch for what another connector says, and for a pool that KV cannot be copied
-    to and from.
+    to and from; it is NoSharedHeads where that is only since it holds others.
     """
     try:
         pool = msgspec.msgpack.decode(peer, type=told)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ProtocolMismatch(f"peer is not of connector {connector}: {error}") from error
     check_reachable(own, pool.layout, pool.nbytes)
     return pool

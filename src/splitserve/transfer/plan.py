@@ -17,6 +17,10 @@ _MUST_AGREE: Final = ("dtype", "itemsize", "num_layers", "head_dim", "model_kv_h
 """What two layouts must have in common for any copy between them to mean something."""
 
 
+class NoSharedHeads(ProtocolMismatch):
+    """Between the two pools nothing is to be copied, though it could be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """``nbytes`` consecutive bytes from offset ``source`` of a layer to offset ``target``."""
@@ -34,7 +38,7 @@ def check_own(own: KVLayout, nbytes: int) -> None:
 
 def check_reachable(own: KVLayout, peer: KVLayout, nbytes: int) -> None:
     """Raises ProtocolMismatch unless KV can be copied between our pool and a peer's of ``nbytes``;
-    it names the first property that forbids it."""
+    it names the first property that forbids it. It is NoSharedHeads when nothing else does."""
     for name in _MUST_AGREE:
         ours, theirs = getattr(own, name), getattr(peer, name)
         if ours != theirs:
@@ -42,12 +46,19 @@ def check_reachable(own: KVLayout, peer: KVLayout, nbytes: int) -> None:
                 f"KV layouts differ in {name}: {ours} here, {theirs} at the peer"
             )
     heads = peer.kv_heads
-    if peer.block_size < 1 or peer.num_blocks < 1 or not 0 <= heads.start < heads.stop:
+    some = 0 <= heads.start < heads.stop <= peer.model_kv_heads
+    if peer.block_size < 1 or peer.num_blocks < 1 or not some:
         raise ProtocolMismatch(f"the peer describes no KV pool: {peer}")
-    if not _shared_heads(own, peer):
-        raise ProtocolMismatch(f"no KV head is in both pools: {own.kv_heads} here, {heads} there")
     if peer.pool_bytes > nbytes:
         raise ProtocolMismatch(f"the peer's KV pool has {nbytes} bytes, not {peer.pool_bytes}")
+    if not shared_heads(own, peer):
+        raise NoSharedHeads(f"no KV head is in both pools: {own.kv_heads} here, {heads} there")
+
+
+def shared_heads(one: KVLayout, other: KVLayout) -> range:
+    """Which of the model's KV heads both pools hold."""
+    ours, theirs = one.kv_heads, other.kv_heads
+    return range(max(ours.start, theirs.start), min(ours.stop, theirs.stop))
 
 
 def check_spans(spans: Sequence[Span], source_layer_bytes: int, target_layer_bytes: int) -> None:
@@ -126,7 +137,7 @@ class _Copied:
     def __init__(self, source: KVLayout, target: KVLayout) -> None:
         self._source = source
         self._target = target
-        self._heads = _shared_heads(source, target)
+        self._heads = shared_heads(source, target)
         self._known: dict[_Slots, list[Span]] = {}
 
     def of(self, slots: _Slots) -> list[Span]:
@@ -188,11 +199,6 @@ def _is_whole_blocks(source: KVLayout, target: KVLayout, tokens: range) -> bool:
 def _head(layout: KVLayout, half: int, head: int) -> int:
     """Slots before those of one of the model's heads, within a block. ``half``: 0 is K, 1 is V."""
     return (half * layout.num_kv_heads + head - layout.first_kv_head) * layout.block_size
-
-
-def _shared_heads(source: KVLayout, target: KVLayout) -> range:
-    ours, theirs = source.kv_heads, target.kv_heads
-    return range(max(ours.start, theirs.start), min(ours.stop, theirs.stop))
 
 
 def _check_held(tokens: range, block_size: int, first: int, count: int) -> None:

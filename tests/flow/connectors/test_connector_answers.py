@@ -1,5 +1,5 @@
-"""Over every connector, between pools of equal and unequal blocks: what is pushed to the decode
-process and what is pulled back from it is what one engine alone would have.
+"""Over every connector, between pools of equal and unequal blocks and shards: what is pushed to the
+decode process and what is pulled back from it is what one engine alone would have.
 
 The fake engine's KV decides its answers and is checked where it arrives: one wrong byte is seen.
 """
@@ -12,28 +12,45 @@ from client import Stream, complete
 from cluster import FAKE, Cluster, running, wait_until
 from tiny_model import VOCAB_SIZE
 
-from connectors.usable import CONNECTORS, need, over
+from connectors.sides import DECODE, PREFILL, Side, Sides
+from connectors.usable import deployments, need
 from splitserve.engine.fake import FakeConfig, fake_tokens
 from splitserve.processes.worker import FAKE_TOKEN_HIGH, FAKE_TOKEN_LOW
 
-CONFIG = FakeConfig(vocab_size=VOCAB_SIZE, token_low=FAKE_TOKEN_LOW, token_high=FAKE_TOKEN_HIGH)
+HEADS = 12
+CONFIG = FakeConfig(
+    vocab_size=VOCAB_SIZE,
+    token_low=FAKE_TOKEN_LOW,
+    token_high=FAKE_TOKEN_HIGH,
+    num_kv_heads=HEADS,
+)
 TOKEN_BYTES = CONFIG.layout.token_bytes
 LOAD_S = 5.0
 """Within this time a gateway has heard what its workers did."""
 
-BLOCKS = {"equal": (4, 4), "larger_at_decode": (3, 8), "larger_at_prefill": (8, 6)}
-"""Block sizes of prefill and decode. The unequal ones do not divide each other."""
+SHAPES = {
+    "equal": Sides(Side(4), Side(4)),
+    "larger_at_decode": Sides(Side(3), Side(8)),
+    "larger_at_prefill": Sides(Side(8), Side(6)),
+    "split_at_decode": Sides(Side(4), Side(4, shards=2)),
+    "split_at_prefill": Sides(Side(4, shards=2), Side(4)),
+    "all_unlike": Sides(Side(3, shards=2), Side(8, shards=4)),
+    "overlapping": Sides(Side(4, shards=3), Side(4, shards=4)),
+}
+"""Unequal block sizes do not divide each other, nor do the heads of shards that overlap."""
 
-RUN = {"shm": ["larger_at_decode"], "tcp": ["equal", "larger_at_prefill"]}
-"""Of connectors that other flow tests use too, not all: each is a deployment of its own."""
+RUN = {
+    "shm": ["split_at_decode", "all_unlike"],
+    "tcp": ["equal", "larger_at_prefill", "split_at_prefill"],
+}
+"""By ``make test``."""
 
 
 @dataclass
 class Pair:
     cluster: Cluster
     connector: str
-    prefill_block: int
-    decode_block: int
+    sides: Sides
 
     def ask(self, prompt: Sequence[int], count: int) -> list[int]:
         answer = complete(self.cluster, prompt, count)
@@ -56,26 +73,21 @@ class Pair:
         total = self.cluster.total
         assert total("splitserve_link", connector=self.connector) == total("splitserve_link") == 1
         assert total("splitserve_fallback_total") == 0
-        assert total("splitserve_prompt_tokens_computed_total", worker="d0") == 0
+        assert total("splitserve_prompt_tokens_computed_total", worker=DECODE) == 0
         self.cluster.assert_settles()
 
 
-def deployments() -> Iterator[object]:
-    for connector in CONNECTORS:
-        for blocks in RUN.get(connector, BLOCKS):
-            yield over(connector, blocks)
-
-
-@pytest.fixture(scope="module", params=deployments())
+@pytest.fixture(scope="module", params=deployments(list(SHAPES), RUN))
 def pair(model: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    connector, blocks = request.param
+    connector, shape = request.param
     need(connector)
-    prefill, decode = BLOCKS[blocks]
+    sides = SHAPES[shape]
     flags = (*FAKE, "--max-num-batched-tokens", "32", "--connector", connector)
-    own_flags = {"p0": ("--block-size", str(prefill)), "d0": ("--block-size", str(decode))}
-    roles = [("prefill", "p0"), ("decode", "d0")]
-    with running(model, roles, flags, own_flags=own_flags) as cluster:
-        yield Pair(cluster, connector, prefill, decode)
+    flags = (*flags, "--fake-num-kv-heads", str(HEADS))
+    roles = [("prefill", PREFILL), ("decode", DECODE)]
+    with running(model, roles, flags, own_flags=sides.flags) as cluster:
+        sides.check(cluster)
+        yield Pair(cluster, connector, sides)
         check_end(cluster)
 
 
@@ -96,20 +108,21 @@ def test_what_was_pushed_is_answered_from(pair: Pair) -> None:
     for seed, length in enumerate((1, 2, 8, 31, 32, 33, 97)):
         before = pair.pushed
         pair.ask(prompt(seed, length), 12)
-        rounding = pair.prefill_block + pair.decode_block
+        rounding = pair.sides.prefill.block + pair.sides.decode.block
         assert length <= (pair.pushed - before) / TOKEN_BYTES <= length + rounding
     pair.check()
 
 
 def test_each_turn_pulls_what_decode_alone_has(pair: Pair) -> None:
+    prefill_block, decode_block = pair.sides.prefill.block, pair.sides.decode.block
     history = prompt(20, 45)
     history += pair.ask(history, 40)
     for turn in range(3):
         before = pair.pulled
         # Of full blocks: those of all but the answer's last token lie there, of the prompt's here.
-        here = (len(history) - 40) // pair.prefill_block
-        there = (len(history) - 1) // pair.decode_block * pair.decode_block
-        expected = (there // pair.prefill_block - here) * pair.prefill_block
+        here = (len(history) - 40) // prefill_block
+        there = (len(history) - 1) // decode_block * decode_block
+        expected = (there // prefill_block - here) * prefill_block
         assert expected > 0
         history += prompt(30 + turn, 9)
         history += pair.ask(history, 40)

@@ -8,91 +8,32 @@ from dataclasses import dataclass
 
 import pytest
 from cluster import wait_until
-from faults.acts import check_answers, check_ledger, go_on, inject
 from faults.cells import Fault
-from faults.rig import DEADLINE_S, FLAGS, LARGE, PROMPT, SLOW, Asked, Rig, is_, rigged
+from faults.rig import DEADLINE_S, FLAGS, SLOW, rigged
 
+from connectors.half_way import HALVES, LinkedRig, half_written, land_late, meet
 from connectors.usable import over
-from splitserve.protocol.handoff import Prefill, PrefillDone
-from splitserve.router.handoff.states import State
-
-COPYING = State.TRANSFERRING
 
 
 @dataclass
-class LinkedRig(Rig):
-    connector: str = ""
-
-    def held(self, name: str) -> int:
-        return self.kv_blocks().get(name, {}).get("held", 0)
-
+class NetworkedRig(LinkedRig):
     def environment(self, name: str) -> dict[str, str]:
         # What NIXL uses between hosts. On one host it would copy without the other process.
         return {**super().environment(name), "UCX_TLS": "tcp"}
-
-    def is_missed(self, name: str) -> bool:
-        """The gateway has heard nothing of it for too long."""
-        return self.total("splitserve_worker_connected", worker=name) == 0
-
-    def check_link(self) -> None:
-        """All is as in the beginning, and another prompt goes over the link."""
-        self.heal()
-        before = self.total("splitserve_handoff_bytes_total")
-        asked = self.ask(PROMPT)
-        asked.stream.read_all()
-        assert asked.right, asked.told()
-        assert self.total("splitserve_handoff_bytes_total") > before
-        link = self.total("splitserve_link", connector=self.connector)
-        assert link == self.total("splitserve_link") == 1
 
 
 @pytest.fixture(scope="module")
 def rig(connector: str, model: str) -> Iterator[LinkedRig]:
     roles = [("prefill", "p0"), ("decode", "d0")]
     flags = (*FLAGS, *SLOW, "--connector", connector)
-    with rigged(model, roles, flags, LinkedRig) as rig:
+    with rigged(model, roles, flags, NetworkedRig) as rig:
         rig.connector = connector
         yield rig
 
 
-def half_written(rig: Rig) -> Asked:
-    """A request of which decode has the KV of one layer."""
-    rig.fault("p0", "half")
-    asked = rig.ask(LARGE)
-    asked.stream.read(1)
-    assert not rig.relays["p0"].saw(is_(PrefillDone, asked.name))
-    return asked
-
-
-def half_read(rig: Rig) -> Asked:
-    """A second turn of which prefill has read one layer of what decode alone has."""
-    first = rig.ask(PROMPT, 60)
-    first.stream.read_all()
-    assert first.right, first.told()
-    rig.fault("p0", "half")
-    asked = rig.ask_this([*first.ids, *first.answer, *rig.prompt(rig.begun, 20)])
-    rig.relays["p0"].wait(is_(Prefill, asked.name))
-    wait_until(lambda: rig.held("p0") > 0, 5, lambda: f"nothing is read: {rig.kv_blocks()}")
-    return asked
-
-
-HALVES = {"write": half_written, "read": half_read}
-
 POSTING = [over("nixl"), over("mooncake")]
 """Writes over shm that are met half-way are cells of the matrix in ``flow/faults``; those over tcp
 are broken on the wire, in ``test_tcp_wire``."""
-
-
-def meet(rig: LinkedRig, half: str, fault: Fault) -> None:
-    """A copy, half-way, and then the fault."""
-    rig.heal()
-    asked = HALVES[half](rig)
-    inject(rig, fault, asked)
-    go_on(rig, fault, State.TRANSFERRING)
-    asked.stream.read_all(DEADLINE_S * 2)
-    check_answers(fault, [asked])
-    check_ledger(rig, State.TRANSFERRING, fault)
-    rig.check_link()
 
 
 @pytest.mark.parametrize("connector", POSTING, indirect=True)
@@ -140,28 +81,4 @@ def test_a_write_to_a_frozen_process_that_is_then_killed(rig: LinkedRig) -> None
 
 @pytest.mark.parametrize("half", sorted(HALVES))
 def test_what_lands_after_its_request_is_gone_harms_nobody(rig: LinkedRig, half: str) -> None:
-    rig.heal()
-    gone = HALVES[half](rig)
-    gone.stream.leave()
-    gone.stream.read_all()
-    waiting = {"write": rig.quarantined, "read": rig.held}[half]
-    where = {"write": "d0", "read": "p0"}[half]
-    wait_until(lambda: waiting(where) > 0, 5, lambda: f"nothing waits: {rig.kv_blocks()}")
-    rig.fault("p0", "keep")
-    before = rig.ask(PROMPT)
-    before.stream.read_all()
-    assert before.right, before.told()
-    assert waiting(where) > 0
-    during = rig.ask(PROMPT, 100)
-    during.stream.read(3)
-    rig.fault("p0", "")
-    during.stream.read_all()
-    assert during.right, during.told()
-    wait_until(rig.settled, 5, lambda: f"blocks are not given back: {rig.kv_blocks()}")
-    # What others were given meanwhile is checked once more, from its first token on.
-    for other in (before, during):
-        again = rig.ask_this([*other.ids, *other.answer])
-        again.stream.read_all()
-        assert again.right, again.told()
-    assert not any(map(rig.ended, rig.roles)), "a worker found KV that is not what it should be"
-    rig.check_link()
+    land_late(rig, half)

@@ -1,5 +1,5 @@
-"""A small real model over connectors between hosts, with several heads, between pools of equal
-and unequal blocks: the answers are those of one worker alone.
+"""A small real model over every connector, with several heads, between pools of equal and unequal
+blocks and shards: the answers are those of one worker alone that is not split.
 
 With them is compared how likely each token was held. A bit that is lost on the way to the decode
 worker changes that for every later token.
@@ -16,20 +16,28 @@ from client import Stream, body, complete
 from cluster import Cluster, running, wait_until
 from tiny_model import make_model_folder, make_weights
 
-from connectors.usable import need, over
+from connectors.sides import DECODE, PREFILL, Side, Sides
+from connectors.usable import deployments, need
 
-pytestmark = pytest.mark.interop  # for its length; make test has a real model over shm
+pytestmark = pytest.mark.timeout(300)
 
 FLAGS = ("--dtype", "float32", "--kv-cache-memory-bytes", "8MiB", "--max-num-batched-tokens", "64")
 BLOCK = 16
 """Of the worker that does all alone, and of prefill workers."""
 
-DECODE_BLOCKS = {"equal": BLOCK, "unequal": 24}
-RUN = {"tcp": ["equal"], "nixl": ["equal", "unequal"], "mooncake": ["equal", "unequal"]}
-"""Each is a deployment of its own."""
+SHAPES = {
+    "equal": Sides(Side(BLOCK), Side(BLOCK)),
+    "unequal": Sides(Side(BLOCK), Side(24)),
+    "split_at_decode": Sides(Side(BLOCK), Side(BLOCK, shards=2)),
+    "split_at_prefill": Sides(Side(BLOCK, shards=2), Side(BLOCK)),
+    "all_unlike": Sides(Side(BLOCK, shards=2), Side(24, shards=4)),
+}
+RUN = {"tcp": ["all_unlike"]}
+"""By ``make test``, which has a real model over shm too."""
 
 LAST_BITS = 1e-5
-"""Sums over blocks of another size are rounded elsewhere, also where nothing moves."""
+"""Sums over blocks of another size and over shards are rounded elsewhere, also where nothing
+moves."""
 
 NEW = 16
 
@@ -37,11 +45,11 @@ NEW = 16
 @dataclass(frozen=True)
 class Pair:
     cluster: Cluster
-    decode_block: int
+    sides: Sides
 
     @property
     def tolerance(self) -> float:
-        return 0.0 if self.decode_block == BLOCK else LAST_BITS
+        return 0.0 if self.sides == SHAPES["equal"] else LAST_BITS
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ def scored(cluster: Cluster, ids: Sequence[int]) -> Scored:
 def weighed(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = make_model_folder(tmp_path_factory.mktemp("weighed") / "tiny")
     config = json.loads((folder / "config.json").read_text())
-    heads = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    heads = {"hidden_size": 128, "num_attention_heads": 8, "num_key_value_heads": 4}
     (folder / "config.json").write_text(json.dumps(config | heads))
     make_weights(folder)
     return str(folder)
@@ -88,22 +96,16 @@ def alone(weighed: str) -> Iterator[Alone]:
         yield Alone(cluster)
 
 
-def deployments() -> Iterator[object]:
-    for connector, run in RUN.items():
-        for blocks in run:
-            yield over(connector, blocks)
-
-
-@pytest.fixture(scope="module", params=deployments())
+@pytest.fixture(scope="module", params=deployments(list(SHAPES), RUN))
 def pair(weighed: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    connector, blocks = request.param
+    connector, shape = request.param
     need(connector)
-    decode_block = DECODE_BLOCKS[blocks]
-    roles = [("prefill", "p0"), ("decode", "d0")]
+    sides = SHAPES[shape]
+    roles = [("prefill", PREFILL), ("decode", DECODE)]
     flags = (*FLAGS, "--connector", connector)
-    own_flags = {"d0": ("--block-size", str(decode_block))}
-    with running(weighed, roles, flags, own_flags=own_flags) as cluster:
-        yield Pair(cluster, decode_block)
+    with running(weighed, roles, flags, own_flags=sides.flags) as cluster:
+        sides.check(cluster)
+        yield Pair(cluster, sides)
 
 
 def prompt(seed: int, length: int) -> list[int]:
@@ -126,7 +128,7 @@ def test_pushed(pair: Pair, alone: Alone, length: int) -> None:
 def test_pulled(pair: Pair, alone: Alone) -> None:
     split, ids = pair.cluster, prompt(3, 60)
     ids += complete(split, ids, 60, ignore_eos=True)
-    there = (len(ids) - 1) // pair.decode_block * pair.decode_block
+    there = (len(ids) - 1) // pair.sides.decode.block * pair.sides.decode.block
     ids += prompt(4, 10)
     before = split.total("splitserve_pulled_tokens_total")
     assert complete(split, ids, NEW, ignore_eos=True) == alone.answer(ids).tokens
@@ -146,6 +148,6 @@ def test_many_at_once(pair: Pair, alone: Alone) -> None:
     streams = [Stream(split, ids, NEW, ignore_eos=True) for ids in prompts]
     for ids, stream in zip(prompts, streams, strict=True):
         stream.read_all()
-        assert stream.tokens == alone.answer(ids).tokens
+        assert stream.tokens == alone.answer(ids).tokens, (stream.status, stream.errors)
     assert split.total("splitserve_fallback_total") == 0
     split.assert_settles()

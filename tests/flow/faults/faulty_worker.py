@@ -4,6 +4,7 @@ The file named by the environment variable FAULTS holds one word:
 
     stall      writes start and do not end; they land once the word is gone
     half       the first layer of what is written and read is copied, and the others stall
+    half_pool  half of what is written into one pool of the other worker; that into others lands
     keep       what stalls goes on to stall, and nothing else goes wrong
     fail       the connector says that writes failed
     corrupt    writes land with other bytes, and the connector knows nothing of it
@@ -93,11 +94,20 @@ class FaultyWriter:
 
     def write(self, layer: int) -> TransferId:
         fault = asked()
-        if fault == "stall" or (fault == "half" and layer):
-            return self.connector.stall(self.peer, lambda: self.real.write(layer))
+        half = fault == "half" or (fault == "half_pool" and self.peer == self.connector.newest)
+        if fault == "stall" or (half and layer):
+            return self.connector.stall(self.peer, lambda: self.begin(layer))
+        return self.connector.started(self.begin(layer))
+
+    def begin(self, layer: int) -> TransferId:
+        """As the connector numbers it. What goes wrong is asked now: a write that stalled may."""
+        fault = asked()
         if fault == "corrupt":
             return self.connector.write_other(self, layer)
-        return self.connector.started(self.real.write(layer), fails=fault == "fail")
+        real = self.real.write(layer)
+        if fault == "fail":
+            self.connector.fail(real)
+        return real
 
 
 @dataclass
@@ -122,9 +132,14 @@ class FaultyConnector:
         self._failed: set[TransferId] = set()
         self._stalled: list[Stalled] = []
         self._gone: list[TransferEvent] = []
+        self.newest: PeerId | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+    def connect(self, peer: bytes) -> PeerId:
+        self.newest = self._real.connect(peer)
+        return self.newest
 
     def writer(self, peer: PeerId, spans: Sequence[Span]) -> FaultyWriter:
         return FaultyWriter(self, peer, spans, self._real.writer(peer, spans))
@@ -132,11 +147,12 @@ class FaultyConnector:
     def reader(self, peer: PeerId, spans: Sequence[Span]) -> FaultyReader:
         return FaultyReader(self, peer, self._real.reader(peer, spans))
 
-    def started(self, real: TransferId, fails: bool = False) -> TransferId:
+    def started(self, real: TransferId) -> TransferId:
         self._names[real] = self._begin()
-        if fails:
-            self._failed.add(real)
         return self._names[real]
+
+    def fail(self, real: TransferId) -> None:
+        self._failed.add(real)
 
     def stall(self, peer: PeerId, begin: Callable[[], TransferId]) -> TransferId:
         transfer = self._begin()
@@ -144,14 +160,14 @@ class FaultyConnector:
         return transfer
 
     def write_other(self, writer: FaultyWriter, layer: int) -> TransferId:
-        """What lies beside the bytes that were asked for."""
+        """What lies beside the bytes that were asked for. As the connector numbers it."""
         ours, _ = self._real.layouts(writer.peer)
         spans = [beside(span, ours.layer_bytes) for span in writer.spans]
-        return self.started(self._real.writer(writer.peer, spans).write(layer))
+        return self._real.writer(writer.peer, spans).write(layer)
 
     def poll(self) -> list[TransferEvent]:
         REPEATER.look()
-        if self._stalled and asked() not in ("stall", "half", "keep"):
+        if self._stalled and asked() not in ("stall", "half", "half_pool", "keep"):
             stalled, self._stalled = self._stalled, []
             for entry in stalled:
                 self._names[entry.begin()] = entry.transfer

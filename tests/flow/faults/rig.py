@@ -1,11 +1,12 @@
 """A split pair behind relays, with the means to bring a request into a state and keep it there."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from client import Stream
@@ -174,8 +175,10 @@ class Rig(Cluster):
     def ended(self, name: str) -> bool:
         """Also one that is about to: its engine broke."""
         process = self.workers[name]
-        if "the engine failed" in process.log.read_text(errors="replace"):
+        told = process.log.read_text(errors="replace")
+        if "the engine failed" in told:
             process.popen.wait(10)
+            process.log.with_suffix(".broke").write_text(told)
             process.log.write_text("")
         return not process.alive
 
@@ -249,14 +252,18 @@ R = TypeVar("R", bound=Rig)
 
 @contextmanager
 def rigged(
-    model: str, roles: Sequence[tuple[str, str]], flags: Sequence[str], kind: type[R] = Rig
+    model: str,
+    roles: Sequence[tuple[str, str]],
+    flags: Sequence[str],
+    kind: type[R] = Rig,
+    own_flags: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[R]:
     """Workers given as (role, name), each behind a relay, and a gateway."""
     program = (str(Path(__file__).with_name("faulty_worker.py")),)
     gateway_flags = ("--request-timeout-s", str(DEADLINE_S))
     with tempfile.TemporaryDirectory(prefix="ss-") as folder:
         run_dir = Path(folder)
-        rig = kind(model, run_dir, flags, gateway_flags, program)
+        rig = kind(model, run_dir, flags, gateway_flags, program, own_flags)
         rig.roles = {name: role for role, name in roles}
         rig.relays = {
             name: rig.relay(run_dir / f"{name}.sock", run_dir / f"{name}.inner")

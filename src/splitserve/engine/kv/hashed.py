@@ -9,7 +9,7 @@ import mmap
 import os
 import struct
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from splitserve.errors import ConfigError
@@ -51,41 +51,39 @@ class Run(NamedTuple):
 class HashPool:
     """A slot holds ``(hash ^ tag, token id)``, repeated to its size of a multiple of 16 bytes.
 
-    The tag differs for each layer, K/V and head, so that KV copied to a wrong place shows. Raises
-    ConfigError for another slot size.
+    The tag differs for each of the model's layers, K/V and heads, so that KV copied to a wrong
+    place shows. The memory is one piece for each of ``shards``, which differ in the heads they
+    hold. Raises ConfigError for another slot size.
     """
 
-    def __init__(self, layout: KVLayout) -> None:
+    def __init__(self, shards: Sequence[KVLayout]) -> None:
+        layout = shards[0]
         self._slot_bytes = layout.head_dim * layout.itemsize
         if self._slot_bytes < 1 or self._slot_bytes % _PAIR_BYTES:
             raise ConfigError(
                 f"a head of {self._slot_bytes} bytes: the fake needs a multiple of {_PAIR_BYTES}"
             )
         self._pairs = self._slot_bytes // _PAIR_BYTES
-        self._fd = os.memfd_create("splitserve-fake-kv", os.MFD_CLOEXEC)
-        os.ftruncate(self._fd, layout.pool_bytes)
-        self._map = mmap.mmap(self._fd, layout.pool_bytes)
-        self._free = weakref.finalize(self, _free, self._map, self._fd)
-        self._nbytes = layout.pool_bytes
+        self._memories = [_Memory(shard.pool_bytes) for shard in shards]
+        self._free = weakref.finalize(self, _free, self._memories)
         self._block_size = layout.block_size
         self._block_bytes = layout.block_bytes
         self._slots = [
             struct.Struct(f"<{count * 2 * self._pairs}Q") for count in range(layout.block_size + 1)
         ]
-        heads = 2 * layout.num_kv_heads
-        head_bytes = layout.block_size * self._slot_bytes
         self._places = [
             [
-                (layout.offset(layer, 0) + head * head_bytes, mix(layer, head))
-                for head in range(heads)
+                (memory.map, *place)
+                for memory, shard in zip(self._memories, shards, strict=True)
+                for place in _places(shard, layer)
             ]
             for layer in range(layout.num_layers)
         ]
         self._all_places = [place for places in self._places for place in places]
 
-    def region(self) -> MemoryRegion:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        return MemoryRegion(address, self._nbytes, "cpu", self._fd)
+    def regions(self) -> tuple[MemoryRegion, ...]:
+        """One for each shard."""
+        return tuple(memory.region() for memory in self._memories)
 
     def runs(
         self, blocks: Sequence[int], start: int, hashes: Sequence[int], tokens: Sequence[int]
@@ -105,8 +103,8 @@ class HashPool:
     def write(self, layer: int, runs: Sequence[Run]) -> None:
         for offset, hashes, tokens in runs:
             pack = self._slots[len(hashes)].pack_into
-            for place, tag in self._places[layer]:
-                pack(self._map, place + offset, *self._words(hashes, tokens, tag))
+            for memory, place, tag in self._places[layer]:
+                pack(memory, place + offset, *self._words(hashes, tokens, tag))
 
     def _words(self, hashes: Sequence[int], tokens: Sequence[int], tag: int) -> tuple[int, ...]:
         if len(hashes) == 1:
@@ -122,8 +120,8 @@ class HashPool:
         offset = blocks[number] * self._block_bytes + slot * self._slot_bytes
         unpack = self._slots[1].unpack_from
         found: int | None = None
-        for place, tag in self._all_places:
-            value = unpack(self._map, place + offset)[0] ^ tag
+        for memory, place, tag in self._all_places:
+            value = unpack(memory, place + offset)[0] ^ tag
             if found is None:
                 found = value
             elif value != found:
@@ -134,10 +132,10 @@ class HashPool:
         """The hash at the end of the block's first ``count`` slots, the one before them being
         ``state``; None when any copy of any slot is not what the token ids in it make it."""
         unpack, base = self._slots[count].unpack_from, block * self._block_bytes
-        tokens = unpack(self._map, base)[1 :: 2 * self._pairs]
+        tokens = unpack(self._memories[0].map, base)[1 :: 2 * self._pairs]
         hashes = chain(state, tokens)
-        for place, tag in self._all_places:
-            if unpack(self._map, place + base) != self._words(hashes, tokens, tag):
+        for memory, place, tag in self._all_places:
+            if unpack(memory, place + base) != self._words(hashes, tokens, tag):
                 return None
         return hashes[-1]
 
@@ -146,6 +144,33 @@ class HashPool:
         self._free()
 
 
-def _free(memory: mmap.mmap, fd: int) -> None:
-    memory.close()
-    os.close(fd)
+class _Memory:
+    """Shared memory of one shard, ``nbytes`` of it."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._fd = os.memfd_create("splitserve-fake-kv", os.MFD_CLOEXEC)
+        os.ftruncate(self._fd, nbytes)
+        self.map = mmap.mmap(self._fd, nbytes)
+
+    def region(self) -> MemoryRegion:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        return MemoryRegion(address, len(self.map), "cpu", self._fd)
+
+    def close(self) -> None:
+        self.map.close()
+        os.close(self._fd)
+
+
+def _free(memories: Sequence[_Memory]) -> None:
+    for memory in memories:
+        memory.close()
+
+
+def _places(shard: KVLayout, layer: int) -> Iterator[tuple[int, int]]:
+    """Where keys, then values of each of the shard's heads begin in ``layer``, and their tags."""
+    head_bytes = shard.block_size * shard.head_dim * shard.itemsize
+    at = shard.offset(layer, 0)
+    for half in range(2):
+        for head in shard.kv_heads:
+            yield at, mix(layer, half * shard.model_kv_heads + head)
+            at += head_bytes

@@ -30,6 +30,7 @@ def worker_process(slot: WorkerSlot) -> ProcessSpec:
             *("--role", group.role, "--name", slot.name, "--listen", address),
             *("--engine", group.engine, "--connector", group.chosen_connector),
             *("--device", slot.device),
+            *("--tensor-parallel-size", str(group.tensor_parallel_size)),
             *_model_flags(slot.model),
             *_memory_flags(group, sizes),
             *("--max-num-seqs", str(sizes.max_num_seqs)),
@@ -54,6 +55,7 @@ def fake_worker_process(slot: WorkerSlot) -> ProcessSpec:
             *("--fake-prefill-us-per-token", str(costs.prefill_us_per_token)),
             *("--fake-decode-us-per-seq", str(costs.decode_us_per_seq)),
             *("--fake-num-blocks", str(costs.num_blocks)),
+            *("--fake-num-kv-heads", str(costs.num_kv_heads)),
         ),
     )
 

@@ -123,7 +123,7 @@ def _map(pool: _SharedPool) -> mmap.mmap:
         if os.fstat(fd).st_ino != pool.inode:
             raise TransferFailed(f"process {pool.pid} is not the peer any more")
         return mmap.mmap(fd, pool.nbytes)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise TransferFailed(f"cannot map the peer's KV pool: {error}") from error
     finally:
         os.close(fd)

@@ -8,6 +8,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Annotated
 
 import msgspec
 
@@ -35,10 +36,10 @@ class _Pool(msgspec.Struct, frozen=True):
     """What ``describe`` says. ``token`` lets a peer in, see ``Owner``; who writes must not give a
     frame up before the owner does, after ``stall_s``."""
 
-    host: str
-    port: int
+    host: Annotated[str, msgspec.Meta(pattern=r"^[^\0]{1,255}$")]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     token: bytes
-    stall_s: float
+    stall_s: Annotated[float, msgspec.Meta(gt=0, le=3600)]
     nbytes: int
     layout: KVLayout
 

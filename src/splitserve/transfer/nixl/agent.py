@@ -55,7 +55,7 @@ class NixlAgent:
         package = _package(place)
         self._errors = _error_types(package)
         self.name = f"splitserve-{uuid.uuid4().hex}"
-        cure = "if UCX_TLS is set, it must leave tcp or an RDMA transport"
+        cure = "UCX_TLS must leave tcp or an RDMA transport, and cuda_copy where there is a GPU"
         with self._translated(ConfigError, f"NIXL cannot use this KV pool; {cure}"):
             config = load(f"{package}._api:nixl_agent_config")
             agent = load(f"{package}._api:nixl_agent")

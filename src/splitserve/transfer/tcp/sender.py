@@ -52,7 +52,8 @@ class Reach:
         """Raises TransferFailed."""
         try:
             return self._open()
-        except (OSError, Refused) as error:
+        except (OSError, Refused, ValueError) as error:
+            # ValueError: what the peer says is its host cannot be one.
             raise TransferFailed(
                 f"no stream to the peer's KV pool at {self.host}:{self.port}: {error}"
             ) from error
