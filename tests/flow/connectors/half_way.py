@@ -68,7 +68,11 @@ HALVES: Final[dict[str, Callable[[LinkedRig], Asked]]] = {"write": half_written,
 def meet(rig: LinkedRig, half: str, fault: Fault) -> None:
     """A copy, half-way, and then the fault."""
     rig.heal()
-    asked = HALVES[half](rig)
+    go_through(rig, HALVES[half](rig), fault)
+
+
+def go_through(rig: LinkedRig, asked: Asked, fault: Fault) -> None:
+    """The fault, and what must hold after it."""
     inject(rig, fault, asked)
     go_on(rig, fault, State.TRANSFERRING)
     asked.stream.read_all(DEADLINE_S * 2)

@@ -5,15 +5,13 @@ the other a part.
 from collections.abc import Iterator
 
 import pytest
-from faults.acts import check_answers, check_ledger, go_on, inject
 from faults.cells import Fault
-from faults.rig import DEADLINE_S, FLAGS, LARGE, SLOW, Asked, is_, rigged
+from faults.rig import FLAGS, LARGE, SLOW, Asked, is_, rigged
 
-from connectors.half_way import LinkedRig
+from connectors.half_way import LinkedRig, go_through
 from connectors.sides import DECODE, PREFILL, Side, Sides
 from connectors.usable import over
 from splitserve.protocol.handoff import PrefillDone
-from splitserve.router.handoff.states import State
 
 SIDES = Sides(Side(4), Side(4, shards=2))
 
@@ -43,11 +41,5 @@ def one_pool_half_written(rig: LinkedRig) -> Asked:
 )
 def test_a_death_between_the_writes_to_two_pools(rig: LinkedRig) -> None:
     rig.heal()
-    asked = one_pool_half_written(rig)
-    inject(rig, Fault.DECODE_KILLED, asked)
-    go_on(rig, Fault.DECODE_KILLED, State.TRANSFERRING)
-    asked.stream.read_all(DEADLINE_S * 2)
-    check_answers(Fault.DECODE_KILLED, [asked])
-    check_ledger(rig, State.TRANSFERRING, Fault.DECODE_KILLED)
-    rig.check_link()
+    go_through(rig, one_pool_half_written(rig), Fault.DECODE_KILLED)
     SIDES.check(rig)

@@ -175,8 +175,9 @@ class WiredRelay(Relay):
 
     def _forward(self, line: Any, to_worker: bool, message: Message) -> None:
         if isinstance(message, Attached):
-            pool = msgspec.msgpack.decode(message.peer)
+            (only,) = msgspec.msgpack.decode(message.peer)
+            pool = msgspec.msgpack.decode(only)
             self.wire.lead_to(pool["port"])
-            peer = msgspec.msgpack.encode(pool | {"port": self.wire.port})
-            message = msgspec.structs.replace(message, peer=peer)
+            led = msgspec.msgpack.encode(pool | {"port": self.wire.port})
+            message = msgspec.structs.replace(message, peer=msgspec.msgpack.encode([led]))
         super()._forward(line, to_worker, message)

@@ -56,9 +56,14 @@ SPANS = st.lists(
 )
 
 
-@given(SPANS, st.booleans())
-def test_frames_carry_the_spans_and_nothing_else(spans: list[Span], reading: bool) -> None:
-    frames = cut(spans, reading)
+STREAMS = st.integers(1, 64)
+
+
+@given(SPANS, st.booleans(), STREAMS)
+def test_frames_carry_the_spans_and_nothing_else(
+    spans: list[Span], reading: bool, streams: int
+) -> None:
+    frames = cut(spans, reading, streams)
     ranges: list[list[int]] = []
     for part in (part for frame in frames for part in frame):
         source, target = (part.theirs, part.own) if reading else (part.own, part.theirs)
@@ -72,11 +77,17 @@ def test_frames_carry_the_spans_and_nothing_else(spans: list[Span], reading: boo
     assert ranges == [[span.source, span.target, span.nbytes] for span in spans]
 
 
-@given(SPANS, st.integers(0, 600))
-def test_no_frame_is_larger_than_may_be_sent(spans: list[Span], small: int) -> None:
-    for frame in cut([*spans, *[Span(0, 0, 1)] * small], reading=False):
+@given(SPANS, st.integers(0, 600), STREAMS)
+def test_no_frame_is_larger_than_may_be_sent(spans: list[Span], small: int, streams: int) -> None:
+    for frame in cut([*spans, *[Span(0, 0, 1)] * small], reading=False, streams=streams):
         assert 1 <= len(frame) <= MAX_PIECES
         assert sum(part.nbytes for part in frame) <= MAX_PAYLOAD
+
+
+@pytest.mark.parametrize(("nbytes", "sizes"), [(3 << 20, [3 << 19] * 2), (1 << 20, [1 << 20])])
+def test_a_layer_that_is_large_enough_goes_by_all_streams(nbytes: int, sizes: list[int]) -> None:
+    frames = cut([Span(0, 0, nbytes)], reading=False, streams=2)
+    assert [sum(part.nbytes for part in frame) for frame in frames] == sizes
 
 
 def test_a_transfer_ends_with_its_last_frame() -> None:

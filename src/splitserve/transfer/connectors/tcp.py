@@ -105,14 +105,17 @@ class TcpConnector:
             return GonePeer(self._ends)
         ours, theirs = self.layouts(peer)
         check_spans(spans, ours.layer_bytes, theirs.layer_bytes)
-        return _Layers(self, peer, Kind.PUT, cut(spans, reading=False))
+        return _Layers(self, peer, Kind.PUT, self._cut(spans, reading=False))
 
     def reader(self, peer: PeerId, spans: Sequence[Span]) -> LayerReader:
         if peer not in self._peers:
             return GonePeer(self._ends)
         ours, theirs = self.layouts(peer)
         check_spans(spans, theirs.layer_bytes, ours.layer_bytes)
-        return _Layers(self, peer, Kind.GET, cut(spans, reading=True))
+        return _Layers(self, peer, Kind.GET, self._cut(spans, reading=True))
+
+    def _cut(self, spans: Sequence[Span], reading: bool) -> list[list[Part]]:
+        return cut(spans, reading, self._options.streams)
 
     def start(self, layers: "_Layers", layer: int) -> TransferId:
         """For this connector's writers and readers: one layer."""

@@ -4,12 +4,16 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import Final
 
 from splitserve.transfer.base import TransferEvent, TransferId
 from splitserve.transfer.plan import Span
 from splitserve.transfer.tcp.frames import MAX_PAYLOAD, MAX_PIECES, Kind
 
 EndQueue = SimpleQueue[TransferEvent]
+
+_SMALL: Final = 1 << 20
+"""Bytes of a frame that are not cut further to keep all streams busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,11 @@ class Part:
     nbytes: int
 
 
-def cut(spans: Sequence[Span], reading: bool) -> list[list[Part]]:
-    """What each frame of a layer carries."""
+def cut(spans: Sequence[Span], reading: bool, streams: int) -> list[list[Part]]:
+    """What each frame of a layer carries: large ones, but a share for each of ``streams``, since
+    the last layer of a prompt is waited for."""
+    share = -(-sum(span.nbytes for span in spans) // streams)
+    most = min(MAX_PAYLOAD, max(_SMALL, share))
     frames: list[list[Part]] = []
     room = 0
     for span in spans:
@@ -31,7 +38,7 @@ def cut(spans: Sequence[Span], reading: bool) -> list[list[Part]]:
         while done < span.nbytes:
             if not room or len(frames[-1]) == MAX_PIECES:
                 frames.append([])
-                room = MAX_PAYLOAD
+                room = most
             size = min(room, span.nbytes - done)
             frames[-1].append(Part(own + done, theirs + done, size))
             done += size

@@ -21,7 +21,9 @@ from typing import Final
 MAX_PIECES: Final = 256
 """In one frame: within what a system call takes at once."""
 
-MAX_PAYLOAD: Final = 1 << 20
+MAX_PAYLOAD: Final = 1 << 22
+"""What both ends do once a frame, and the wait for its answer, cost as much as some hundred
+thousand bytes."""
 
 MAGIC: Final = b"SKV2"
 _HEADER: Final = struct.Struct("<4sBBHQQI")

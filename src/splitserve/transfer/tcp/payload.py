@@ -11,7 +11,7 @@ from xxhash import xxh3_64
 
 from splitserve.transfer.tcp.wire import Wire
 
-STEP: Final = 1 << 19
+STEP: Final = 1 << 18
 """Bytes. Two of them, here and in the socket, lie within a core's own cache."""
 
 SUM_BYTES: Final = 8
@@ -27,10 +27,8 @@ def send_frame(wire: Wire, head: bytes, payload: Sequence[memoryview], summed: b
     for step in steps:
         wire.send([head, *step])
         head = b""
-        for piece in step:
-            total.update(piece)
-    for piece in last:
-        total.update(piece)
+        _add(total, step)
+    _add(total, last)
     wire.send([head, *last, total.digest()])
 
 
@@ -44,9 +42,13 @@ def receive_payload(wire: Wire, payload: Sequence[memoryview], summed: bool) -> 
     steps = _steps(payload)
     for step in steps:
         wire.receive([*step, told] if step is steps[-1] else step)
-        for piece in step:
-            total.update(piece)
+        _add(total, step)
     return told == total.digest()
+
+
+def _add(total: xxh3_64, pieces: Sequence[memoryview]) -> None:
+    for piece in pieces:
+        total.update(piece)
 
 
 def _steps(payload: Sequence[memoryview]) -> list[list[memoryview]]:

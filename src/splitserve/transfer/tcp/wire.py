@@ -5,9 +5,11 @@ import socket
 import ssl
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from splitserve.clock import monotonic
+
+_Piece = TypeVar("_Piece", memoryview, bytes | memoryview)
 
 _SCRATCH_BYTES: Final = 1 << 16
 _AT_ONCE: Final = struct.pack("ii", 1, 0)
@@ -37,7 +39,7 @@ class Wire:
 
     def send(self, pieces: Sequence[bytes | memoryview]) -> None:
         """All of them, without putting them together first."""
-        left = [memoryview(piece) for piece in pieces]
+        left = list(pieces)
         while left:
             self._used = monotonic()
             try:
@@ -130,10 +132,14 @@ def _timed_out() -> TimeoutError:
     return TimeoutError("timed out")
 
 
-def _after(pieces: list[memoryview], nbytes: int) -> list[memoryview]:
+def _after(pieces: list[_Piece], nbytes: int) -> list[_Piece]:
     """What is left of ``pieces`` behind the first ``nbytes``."""
+    if nbytes == sum(map(len, pieces)):
+        return []
     for index, piece in enumerate(pieces):
         if nbytes < len(piece):
-            return [piece[nbytes:], *pieces[index + 1 :]]
+            left = pieces[index:]
+            left[0] = piece[nbytes:]
+            return left
         nbytes -= len(piece)
     return []
