@@ -187,14 +187,23 @@ class Starting:
     status_fd: int
 
     def wait(self) -> Process:
-        with os.fdopen(self.status_fd, "rb") as status:
-            line = status.readline()
-        facts = json.loads(line) if line else {"event": "ended without a word"}
-        if facts["event"] != "ready":
-            self.popen.kill()
-            self.popen.wait()
-            raise AssertionError(f"{self.name}: {facts}; log: {tail(self.log)}")
+        """Whoever is interrupted here leaves no process behind."""
+        ready = False
+        try:
+            with os.fdopen(self.status_fd, "rb") as status:
+                line = status.readline()
+            facts = json.loads(line) if line else {"event": "ended without a word"}
+            ready = facts["event"] == "ready"
+        finally:
+            if not ready:
+                self.end()
+        assert ready, f"{self.name}: {facts}; log: {tail(self.log)}"
         return Process(self.name, self.popen, self.log, facts)
+
+    def end(self) -> None:
+        """Nothing where it has ended already."""
+        self.popen.kill()
+        self.popen.wait()
 
 
 def _launch(
@@ -252,14 +261,19 @@ def running(
 @contextmanager
 def started(cluster: Cluster, roles: Sequence[tuple[str, str]]) -> Iterator[None]:
     """As ``running``, for a cluster that was made elsewhere."""
+    starting: list[Starting] = []
     try:
-        starting = [cluster.launch_worker(role, name) for role, name in roles]
+        starting += [cluster.launch_worker(role, name) for role, name in roles]
         for spawned in starting:
             cluster.workers[spawned.name] = spawned.wait()
         cluster.start_gateway([name for _, name in roles])
         yield
     finally:
-        cluster.stop()
+        try:
+            cluster.stop()
+        finally:
+            for spawned in starting:
+                spawned.end()
     left = leftovers(str(cluster.run_dir))
     assert not left, f"left running: {left}"
 
