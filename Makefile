@@ -13,6 +13,9 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 PYTEST := $(BIN)/python -m pytest
 
+# Tests and demo start many processes: each would compile our sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup model demo check test bench soak vllm interop gpu fmt clean
 

@@ -156,7 +156,7 @@ def test_character_by_character_gives_the_same(kind: str, name: str) -> None:
 
 @subject
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 def test_any_cuts_give_the_same(kind: str, name: str, seed: int) -> None:
     source = random.Random(seed)
     for sample in source.choices(samples_of(kind, name), k=20):
@@ -187,7 +187,7 @@ def fragments(kind: str, name: str) -> tuple[str, ...]:
 
 @subject
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_text_in_any_cuts_gives_the_same_and_loses_nothing(
     kind: str, name: str, data: st.DataObject
 ) -> None:

@@ -21,6 +21,15 @@ import psutil
 FAKE = ("--engine", "fake", "--block-size", "4", "--fake-num-blocks", "512")
 """Worker flags: an engine without a model."""
 
+SLOW_PAIR = (
+    (("prefill", "p0"), ("decode", "d0")),
+    (
+        *(*FAKE, "--fake-step-ms", "5", "--fake-prefill-us-per-token", "2000"),
+        *("--max-num-batched-tokens", "32"),
+    ),
+)
+"""Roles and worker flags: slow enough that a test can act in every state."""
+
 PROGRAM = ("-m", "splitserve")
 
 START_S = 60.0

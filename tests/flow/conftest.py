@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from cluster import FAKE, Cluster, running
+from cluster import SLOW_PAIR, Cluster, running
 from tiny_model import make_model_folder
 
 
@@ -16,7 +16,5 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def split(model: str) -> Iterator[Cluster]:
     """One prefill and one decode worker, slow enough that a test can act in every state."""
-    flags = (*FAKE, "--fake-step-ms", "5", "--fake-prefill-us-per-token", "2000")
-    flags = (*flags, "--max-num-batched-tokens", "32")
-    with running(model, [("prefill", "p0"), ("decode", "d0")], flags) as cluster:
+    with running(model, *SLOW_PAIR) as cluster:
         yield cluster

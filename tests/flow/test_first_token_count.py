@@ -10,7 +10,7 @@ from client import body
 from cluster import FAKE, Cluster, running, wait_until
 
 PLAIN, LEFT_BEFORE, LEFT_AFTER, TWICE = 170, 10, 10, 10
-PROMPT = 64
+PROMPT, BLOCK = 64, 4
 PREFILL_S = 0.0064
 
 
@@ -47,12 +47,14 @@ async def leave_after_first(session: aiohttp.ClientSession, cluster: Cluster, nu
 
 async def leave_before_first(cluster: Cluster, numbers: range) -> None:
     """With the prefill worker standing still no first token can be on its way."""
+    await asyncio.to_thread(cluster.assert_settles)
     cluster.workers["p0"].freeze()
     cancelled = cluster.total("splitserve_requests_total", outcome="cancelled")
     async with aiohttp.ClientSession() as session:
         asking = [asyncio.create_task(ask(session, cluster, number)) for number in numbers]
+        room = len(numbers) * PROMPT // BLOCK
         await asyncio.to_thread(
-            wait_until, lambda: granted(cluster) > 0, 10, lambda: "nothing was granted"
+            wait_until, lambda: granted(cluster) >= room, 10, lambda: f"{granted(cluster)} blocks"
         )
         for task in asking:
             task.cancel()

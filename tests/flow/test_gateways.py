@@ -176,29 +176,37 @@ def test_killing_one_gateway_disturbs_the_other_not_at_all(two: Two) -> None:
     two.cluster.assert_settles()
 
 
-def test_without_the_flag_a_port_is_not_shared(model: str) -> None:
+@pytest.fixture(scope="module")
+def one(model: str) -> Iterator[Cluster]:
+    """For tests that leave it as it was."""
     with running(model, [("colocated", "c0")], FAKE) as cluster:
-        assert cluster.gateway is not None
-        first = cluster.gateway
-        cluster.gateway_flags = ("--reuse-port", "--port", str(first.facts["port"]))
-        with pytest.raises(AssertionError, match=r"cannot listen on 127\.0\.0\.1 port"):
-            cluster.start_gateway(["c0"])
-        assert cluster.gateway is first
+        yield cluster
 
 
-def test_what_comes_on_a_workers_socket_from_elsewhere_harms_nobody(model: str) -> None:
+def test_without_the_flag_a_port_is_not_shared(
+    one: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert one.gateway is not None
+    first = one.gateway
+    flags = ("--reuse-port", "--port", str(first.facts["port"]))
+    monkeypatch.setattr(one, "gateway_flags", flags)
+    with pytest.raises(AssertionError, match=r"cannot listen on 127\.0\.0\.1 port"):
+        one.start_gateway(["c0"])
+    assert one.gateway is first
+
+
+def test_what_comes_on_a_workers_socket_from_elsewhere_harms_nobody(one: Cluster) -> None:
     """Whoever has this user's rights can reach it; garbage must not end the worker."""
-    with running(model, [("colocated", "c0")], FAKE) as cluster:
-        path = cluster.address("c0").removeprefix("unix:")
-        for garbage in (b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x02\x01\x80"):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-                stranger.settimeout(20)
-                stranger.connect(path)
-                stranger.sendall(garbage)
-                assert stranger.recv(100) == b""
-        assert complete(cluster, prompt(1, 20), 5) == truth(prompt(1, 20), 5)
-        assert cluster.workers["c0"].alive
-        cluster.assert_settles()
+    path = one.address("c0").removeprefix("unix:")
+    for garbage in (b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x02\x01\x80"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+            stranger.settimeout(20)
+            stranger.connect(path)
+            stranger.sendall(garbage)
+            assert stranger.recv(100) == b""
+    assert complete(one, prompt(1, 20), 5) == truth(prompt(1, 20), 5)
+    assert one.workers["c0"].alive
+    one.assert_settles()
 
 
 def test_a_key_is_in_no_command_line_and_in_no_log(

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from client import complete
@@ -25,13 +24,14 @@ class OverTcp(Cluster):
         return f"tcp:127.0.0.1:{ports[name]}"
 
 
-@pytest.fixture
-def cluster(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setenv("SPLITSERVE_SECRET", SECRET)
-    found = OverTcp(model, tmp_path, FAKE)
+@pytest.fixture(scope="module")
+def cluster(model: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    found = OverTcp(model, tmp_path_factory.mktemp("tcp"), FAKE)
     found.ports = free_ports(2)  # type: ignore[attr-defined]
-    with started(found, [("prefill", "p0"), ("decode", "d0")]):
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSERVE_SECRET", SECRET)
+        with started(found, [("prefill", "p0"), ("decode", "d0")]):
+            yield found
 
 
 def test_gateway_and_workers_that_share_the_secret_serve(cluster: Cluster) -> None:
