@@ -14,13 +14,13 @@ LIBRARIES = [("nixl", "nixl"), ("mooncake", "mooncake.engine")]
 LAYOUT = KVLayout("bfloat16", 3, 2, 8, 4, 48, 2)
 
 
-def test_both_placements_are_read_and_their_bytes_counted() -> None:
-    packed, scattered = measure_handoff("shm", LAYOUT, tokens=62, repeats=2)
-    assert [packed.blocks, scattered.blocks] == ["packed", "scattered"]
-    assert packed.kv_bytes == scattered.kv_bytes == 16 * LAYOUT.block_bytes * LAYOUT.num_layers
+def test_each_placement_is_read_and_its_bytes_counted() -> None:
+    readings = packed, used, scattered = list(measure_handoff("shm", LAYOUT, tokens=62, repeats=2))
+    assert [reading.blocks for reading in readings] == ["packed", "used", "scattered"]
     assert packed.copies == LAYOUT.num_layers
-    assert scattered.copies > packed.copies
-    for reading in (packed, scattered):
+    assert packed.copies <= used.copies < scattered.copies
+    for reading in readings:
+        assert reading.kv_bytes == 16 * LAYOUT.block_bytes * LAYOUT.num_layers
         assert (reading.source_device, reading.target_device) == ("cpu", "cpu")
         assert reading.gb_per_s == pytest.approx(reading.kv_bytes / reading.write_ms / 1e6)
         assert 0 < reading.of_memcpy_min <= reading.of_memcpy <= reading.of_memcpy_max
@@ -31,8 +31,10 @@ def test_tcp_is_read_with_and_without_checksums_beside_a_plain_socket() -> None:
     readings = list(measure_handoff("tcp", LAYOUT, tokens=62, repeats=1))
     assert [(one.checksums, one.blocks) for one in readings] == [
         (True, "packed"),
+        (True, "used"),
         (True, "scattered"),
         (False, "packed"),
+        (False, "used"),
         (False, "scattered"),
     ]
     for reading in readings:

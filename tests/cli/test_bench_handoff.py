@@ -29,6 +29,7 @@ def test_each_placement_is_read_and_the_command_succeeds(tmp_path: Path, connect
     assert code == 0
     assert [(row["connector"], row["blocks"]) for row in rows] == [
         (connector, "packed"),
+        (connector, "used"),
         (connector, "scattered"),
     ]
 

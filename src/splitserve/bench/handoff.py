@@ -1,12 +1,11 @@
 """How fast a connector moves one prompt's KV into another process, beside plain copies.
 
 The pushing side writes layer by layer, as a prefill does. Blocks lie in one run on both sides
-(``packed``) or scattered on both (``scattered``), the worst case for the number of copies. What
-arrived is compared with what was sent.
+(``packed``), as pools hand them out after much use (``used``), or anywhere (``scattered``), the
+worst case for the number of copies. What arrived is compared with what was sent.
 """
 
 import multiprocessing
-import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from splitserve.bench.placements import Placement, placements
 from splitserve.bench.plain import plain_move
 from splitserve.bench.plain_library import Move
 from splitserve.bench.pool import Device, Pool, make_pool
@@ -24,7 +24,6 @@ from splitserve.errors import TransferFailed, UnavailableError
 from splitserve.protocol.memory import KVLayout
 from splitserve.transfer.base import Connector, PeerId
 from splitserve.transfer.options import NetworkOptions
-from splitserve.transfer.plan import Span, spans
 from splitserve.transfer.registry import create_connector
 
 _POLL_S: Final = 5e-4
@@ -62,19 +61,6 @@ class HandoffReading:
     of_plain: float
     of_plain_min: float
     of_plain_max: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Placement:
-    """Which blocks go where."""
-
-    name: str
-    sources: Sequence[int]
-    targets: Sequence[int]
-
-    def spans(self, layout: KVLayout) -> list[Span]:
-        tokens = range(len(self.sources) * layout.block_size)
-        return spans(layout, layout, tokens, self.sources, self.targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +118,7 @@ def _measured(
             plain_move(connector, source, device, kv_bytes) as prepare,
         ):
             peer = writer.connect(receiver.description)
-            for placement in _placements(count, layout.num_blocks):
+            for placement in placements(count, layout.num_blocks):
                 plain = None if prepare is None else prepare(placement.spans(layout))
                 times = _measure(writer, peer, source, placement, repeats, plain)
                 if receiver.digest(placement.targets) != source.digest(placement.sources):
@@ -180,21 +166,11 @@ def _rates(nbytes: int, times: Sequence[_Repeat]) -> dict[str, float]:
     }
 
 
-def _placements(count: int, num_blocks: int) -> list[_Placement]:
-    shuffled = random.Random(count)
-    scattered = list(range(num_blocks))
-    shuffled.shuffle(scattered)
-    return [
-        _Placement("packed", range(count), range(num_blocks - count, num_blocks)),
-        _Placement("scattered", scattered[:count], scattered[-count:]),
-    ]
-
-
 def _measure(
     writer: Connector,
     peer: PeerId,
     source: Pool,
-    placement: _Placement,
+    placement: Placement,
     repeats: int,
     plain: Move | None,
 ) -> list[_Repeat]:

@@ -106,7 +106,18 @@ class PrefixIndex:
 
         Raises KeyError when every named block is in use.
         """
-        block, _ = self._unused.popitem(last=False)
+        block = next(iter(self._unused), None)
+        if block is None:
+            raise KeyError("every named block is in use")
+        self.forget(block)
+        return block
+
+    def oldest(self, limit: int) -> list[int]:
+        """At most ``limit`` unused blocks, those that are unused for the longest time first."""
+        return list(islice(self._unused, limit))
+
+    def forget(self, block: int) -> None:
+        """The unused block may get other content."""
+        del self._unused[block]
         del self._block_of[self._digest_of.pop(block)]
         self._news.pop(block, None)
-        return block
