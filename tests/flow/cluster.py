@@ -128,6 +128,13 @@ class Cluster:
     def wait_ready(self) -> None:
         wait_until(self.ready, START_S, lambda: f"/ready stays {self.ready_answer().text}")
 
+    def wait_linked(self) -> None:
+        """Until no prompt need be computed by decode: ready means that it could be."""
+        wait_until(self.unwarned, START_S, lambda: f"/ready warns: {self.ready_answer().text}")
+
+    def unwarned(self) -> bool:
+        return self.ready_answer().json()["warnings"] == []
+
     def ready(self) -> bool:
         return self.ready_answer().status_code == 200
 
@@ -276,6 +283,7 @@ def started(cluster: Cluster, roles: Sequence[tuple[str, str]]) -> Iterator[None
         for spawned in starting:
             cluster.workers[spawned.name] = spawned.wait()
         cluster.start_gateway([name for _, name in roles])
+        cluster.wait_linked()
         yield
     finally:
         try:
