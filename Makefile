@@ -56,11 +56,12 @@ vllm: ## .venv-vllm with vLLM for CPUs; nothing where SPLITSERVE_VLLM names a vl
 	@$(if $(SPLITSERVE_VLLM),test -x "$(SPLITSERVE_VLLM)",tests/interop/install_vllm.sh .venv-vllm \
 		$(PYTHON)) || { echo "error: there is no vLLM for CPUs here, see above" >&2; exit 3; }
 
-interop: setup vllm ## tests against real vLLM, NIXL and Mooncake: 20 minutes on two idle cores, 12 GB of memory
+interop: setup vllm ## tests against real vLLM, NIXL and Mooncake: 25 minutes on two idle cores, 12 GB of memory
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) \
 		--constraint constraints.txt --editable '.[dev,nixl,mooncake]'
 	@$(PYTEST) -m "not gpu" -n 1 tests/conformance/test_connector.py tests/transfer
-	@$(PYTEST) -m interop tests/interop tests/flow/connectors --durations=10
+	@$(PYTEST) -m interop -n 2 --dist loadfile tests/flow/connectors
+	@$(PYTEST) -m interop tests/interop --durations=10
 
 gpu: setup ## tests that need a CUDA device (with two, prefill and decode get one each)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) \
