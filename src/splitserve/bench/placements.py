@@ -14,7 +14,7 @@ PROMPTS: Final = 200
 """So many come and go before blocks lie as after much use."""
 
 AT_ONCE: Final = 8
-"""Answers that grow side by side meanwhile."""
+"""Answers that grow side by side meanwhile, where there is room."""
 
 _GROWS: Final = 0.3
 """Chance that an answer gets another block while the next prompt comes."""
@@ -47,7 +47,7 @@ def placements(count: int, num_blocks: int) -> list[Placement]:
 
 
 def used(count: int, num_blocks: int) -> Placement:
-    """The next prompt of ``count`` blocks, after others of up to twice as many."""
+    """The next prompt of ``count`` blocks, after others of up to twice as many, or half a pool."""
     lengths = random.Random(count)
     traffic = Traffic(num_blocks, AT_ONCE)
     for _ in range(PROMPTS):
