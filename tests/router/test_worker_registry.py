@@ -171,6 +171,7 @@ async def test_bytes_that_are_no_frame_end_the_connection_and_it_is_made_anew(
 
 async def test_a_second_worker_of_the_same_name_is_not_let_in(bench: Bench) -> None:
     router, _ = await bench.colocated()
+    await until(lambda: router.ready() is None)
     namesake = ScriptedWorker(bench.folder, "c0-twin", "colocated")
     namesake.name = bench.workers[0].name
     bench.workers.append(await namesake.start())

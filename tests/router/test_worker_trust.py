@@ -104,6 +104,17 @@ async def test_the_first_ready_waits_for_links_and_later_ones_do_not(bench: Benc
     assert router.ready() is None
 
 
+async def test_the_first_ready_waits_for_a_worker_that_was_not_met_yet_but_not_for_long(
+    bench: Bench,
+) -> None:
+    await bench.worker("d0", "decode")
+    router = await bench.router()
+    router.workers.add(f"unix:{bench.folder}/nobody.sock")
+    assert router.ready() == f"unix:{bench.folder}/nobody.sock is being connected"
+    bench.clock.advance(WARM_UP_S)
+    await until(lambda: router.ready() is None)
+
+
 async def test_a_link_that_cannot_be_made_does_not_keep_the_gateway_shut(bench: Bench) -> None:
     await bench.worker("p0", "prefill")
     await bench.worker("d0", "decode")

@@ -21,14 +21,16 @@ STALLED_S: Final = 10.0
 class WorkerRecord:
     """``welcome`` is the last one and stays when the connection ends; ``load`` does not.
 
-    ``heard`` is when the worker last said anything, ``suspected`` that it was silent too long at
-    the last look. ``generation`` orders connections, the oldest first. ``problem`` says why a
-    connected worker must not be used. ``full`` is set by a refusal for lack of room and cleared
-    when room may have come; ``leaving`` by one because it drains, before its Load says so.
+    ``added`` is when it was registered, ``heard`` when it last said anything, ``suspected`` that it
+    was silent too long at the last look. ``generation`` orders connections, the oldest first.
+    ``problem`` says why a connected worker must not be used. ``full`` is set by a refusal for lack
+    of room and cleared when room may have come; ``leaving`` by one because it drains, before its
+    Load says so.
     ``aborted_strays`` and ``failed_strays`` count what the reconciler ended at the worker and here.
     """
 
     client: WorkerClient
+    added: float = 0.0
     welcome: Welcome | None = None
     load: Load | None = None
     connected: bool = False

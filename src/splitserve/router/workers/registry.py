@@ -29,7 +29,7 @@ from splitserve.router.policy.base import WorkerView
 from splitserve.router.workers.agreement import disagreements
 from splitserve.router.workers.breaker import spared
 from splitserve.router.workers.client import Connect, Order, WorkerClient
-from splitserve.router.workers.pairing import PairRequests, linked, pairs
+from splitserve.router.workers.pairing import WARM_UP_S, PairRequests, linked, pairs
 from splitserve.router.workers.reconcile import FORGOTTEN, Questions, strays
 from splitserve.router.workers.record import WorkerRecord, WorkerSnapshot
 
@@ -77,7 +77,7 @@ class WorkerRegistry:
         if address in self._records:
             raise ConfigError(f"worker address {address} is given twice")
         client = self._connect(address, self)
-        self._records[address] = WorkerRecord(client)
+        self._records[address] = WorkerRecord(client, added=self._clock())
         client.start()
 
     async def remove(self, address: str) -> None:
@@ -139,16 +139,28 @@ class WorkerRegistry:
     def ready(self) -> str | None:
         """None when a request would succeed now, else why not.
 
-        The first time only once links are made too, so that no request has to do without.
+        The first time only once all workers are met and links are made too, so that no request has
+        to do without; but those that do not come are not waited for long.
         """
-        usable = list(self._usable())
-        if usable:
-            warming = [] if self._was_ready else self._requests.warming(usable, self._clock())
+        if any(self._usable()):
+            warming = [] if self._was_ready else self._warming()
             self._was_ready = not warming
-            return "; ".join(f"{p.name} and {d.name} are being linked" for p, d in warming) or None
+            return "; ".join(warming) or None
         if not self._records:
             return "no worker is registered"
         return "no worker is usable: " + "; ".join(self.warnings())
+
+    def _warming(self) -> list[str]:
+        """What will soon be as it should, a line each."""
+        now, records = self._clock(), list(self._records.values())
+        new = [r for r in records if r.welcome is None and now - r.added < WARM_UP_S]
+        return [
+            *(f"{record.name} is being connected" for record in new),
+            *(
+                f"{p.name} and {d.name} are being linked"
+                for p, d in self._requests.warming(records, now)
+            ),
+        ]
 
     def warnings(self) -> list[str]:
         """What is not as it should be, a line each: unusable workers, missing links."""
