@@ -129,7 +129,7 @@ class Cluster:
         wait_until(self.ready, START_S, lambda: f"/ready stays {self.ready_answer().text}")
 
     def wait_linked(self) -> None:
-        """Until no prompt need be computed by decode: ready means that it could be."""
+        """Until no prompt need be computed by decode, however long: ready waits 5 s at most."""
         wait_until(self.unwarned, START_S, lambda: f"/ready warns: {self.ready_answer().text}")
 
     def unwarned(self) -> bool:

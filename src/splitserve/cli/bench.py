@@ -128,8 +128,9 @@ def handoff(
 ) -> int:
     """A prompt's KV written into another process, layer by layer: bytes, rate, share of memcpy.
 
-    Connectors tcp, nixl and mooncake beside a plain socket and the library alone, tcp with and
-    without checksums. On cuda from the first GPU to the second, or within the only one.
+    With its blocks in one run, as they come to lie after much use, and scattered. Connectors tcp,
+    nixl and mooncake beside a plain socket and the library alone, tcp with and without checksums.
+    On cuda from the first GPU to the second, or within the only one.
     """
     return int(
         load("splitserve.cli.bench_handoff:run")(
